@@ -25,6 +25,7 @@ heddle_require(MPI "libopenmpi-dev openmpi-bin" COMPONENTS C)
 heddle_require(OpenSSL libssl-dev COMPONENTS Crypto)
 heddle_require(ICU libicu-dev COMPONENTS i18n uc)
 heddle_require(ZLIB zlib1g-dev)
+heddle_require(yaml-cpp libyaml-cpp-dev CONFIG)
 set(HDF5_PREFER_PARALLEL TRUE)
 heddle_require(HDF5 libhdf5-openmpi-dev COMPONENTS C)
 

@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/algorithm/string/join.hpp>
-#include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/alignment/word_aligner.hpp>
 #include <heddle/io/files/regular_file.hpp>
@@ -55,15 +54,13 @@ bool is_chosen(std::int64_t line, std::int64_t count, std::int64_t wanted) {
 WordLinks links_of(std::string const& line, std::string const& where) {
   WordLinks links;
   for (std::string_view const word : split_words(line)) {
-    std::pair<std::int32_t, std::int32_t> link;
-    char const* const end = word.data() + word.size();
-    auto const [dash, failure] = std::from_chars(word.data(), end, link.first);
-    bool const first = failure == std::errc() && dash != end && *dash == '-';
-    auto const [last, second_failure] = std::from_chars(first ? dash + 1 : end, end, link.second);
-    if (!first || second_failure != std::errc() || last != end) {
+    std::size_t const dash = word.find('-');
+    auto const source = parse_number<std::int32_t>(word.substr(0, dash));
+    auto const target = parse_number<std::int32_t>(dash == word.npos ? "" : word.substr(dash + 1));
+    if (!source || !target) {
       throw DataError("{}: {} is not a link; expected SOURCE-TARGET, as in 0-0 1-2", where, word);
     }
-    links.push_back(link);
+    links.emplace_back(*source, *target);
   }
   std::ranges::sort(links);
   return links;

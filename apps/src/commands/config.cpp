@@ -5,6 +5,7 @@
 #include <heddle/core/config/json_schema.hpp>
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/tensor/runtime.hpp>
+#include <heddle/io/exchange/opustrainer.hpp>
 #include <iostream>
 
 #include "command_line/options.hpp"
@@ -21,6 +22,7 @@ struct ConfigCommandOptions : ConfigOptions {
   bool defaults = false;
   bool changed = false;
   bool schema = false;
+  std::string opustrainer;
 };
 
 CommandSyntax config_syntax(ConfigCommandOptions& options) {
@@ -29,7 +31,7 @@ CommandSyntax config_syntax(ConfigCommandOptions& options) {
   syntax.name = "config";
   syntax.usage =
       "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... | --defaults | --explain KEY\n"
-      "   or: heddle config --schema";
+      "   or: heddle config --schema | --from-opustrainer FILE.yml";
   syntax.summary = R"(Prints a configuration with all its keys, as training resolves it, after checking it as
 training does, except for the data and the number of ranks; or explains keys. docs/reference/config.md is the page
 about them.)";
@@ -39,6 +41,8 @@ about them.)";
       ("defaults", po::bool_switch(&options.defaults), "every key with its default, its values and its meaning")  //
       ("schema", po::bool_switch(&options.schema),
        "the keys as a JSON schema, with which an editor checks and completes a run.toml")  //
+      ("from-opustrainer", po::value(&options.opustrainer)->value_name("FILE"),
+       "OpusTrainer's configuration as corpora, stages and modifiers, to which the model is to be added")  //
       ("explain", po::value(&options.explained)->value_name("KEY")->composing(),
        "the lines about one key, \"train.steps\", or a section, \"train\"; may be repeated");
   return syntax;
@@ -81,8 +85,10 @@ ExitCode run_config(Arguments const& arguments) {
   ConfigCommandOptions options;
   parse_options(config_syntax(options), arguments);
   bool const of_file = !options.config.empty() || !options.overrides.empty();
-  if (int{of_file} + int{options.defaults} + int{options.schema} + int{!options.explained.empty()} != 1) {
-    throw UsageError("config: give one of RUN.toml, --defaults, --schema and --explain KEY");
+  if (int{of_file} + int{options.defaults} + int{options.schema} + int{!options.explained.empty()} +
+          int{!options.opustrainer.empty()} !=
+      1) {
+    throw UsageError("config: give one of RUN.toml, --defaults, --schema, --from-opustrainer FILE and --explain KEY");
   }
   if ((options.changed || !options.plugins.empty()) && !of_file) {
     throw UsageError("config: --changed and --plugin are for a RUN.toml");
@@ -92,6 +98,9 @@ ExitCode run_config(Arguments const& arguments) {
   }
   if (options.schema) {
     std::cout << config_json_schema();
+  }
+  if (!options.opustrainer.empty()) {
+    std::cout << config_of_opustrainer(options.opustrainer);
   }
   for (std::string const& name : options.explained) {
     std::string const of_rules = explain_rule_option(name);

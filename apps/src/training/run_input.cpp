@@ -40,12 +40,14 @@ RunInput::RunInput(TrainerSetup const& setup)
       task_(setup.registries.tasks.of(config_)),
       data_(open_data(config_, task_, model_.needs_prefixes())),
       // Ranks with one data coordinate train on the same samples.
-      reader_(
-          BatchPlanner(
-              training_mixture(config_, task_, data_, {.prefixes = model_.needs_prefixes(), .fields = model_.fields()}),
-              {.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length}, config_.train.seed),
-          micro_batch_cut(config_.train, parallel_),
-          parallel_.group(parallel_.mesh.shape().axes_except(MeshAxis::data))) {
+      reader_(BatchPlanner(training_mixture(config_, task_, data_,
+                                            {.prefixes = model_.needs_prefixes(), .fields = model_.fields()}),
+                           {.batch_tokens = config_.train.batch_tokens,
+                            .max_length = config_.model.max_length,
+                            .epochs = config_.train.epochs},
+                           config_.train.seed),
+              micro_batch_cut(config_.train, parallel_),
+              parallel_.group(parallel_.mesh.shape().axes_except(MeshAxis::data))) {
   require_long_enough(config_, model_, parallel_.mesh, parallel_.world.size(), totals().longest);
 }
 
@@ -74,22 +76,45 @@ std::vector<std::string> RunInput::warnings() const {
 
 std::string RunInput::resume(Checkpoint const& checkpoint) {
   MixtureCursor cursor = data_cursor(checkpoint.contents(), checkpoint.directory().string());
-  bool const is_new = has_new_data(checkpoint, data_);
-  for (SampleCursor& own : cursor) {
-    if (is_new) {
+  std::string note;
+  for (SampleCursor& own : cursor.corpora) {
+    if (has_new_data(checkpoint, config_, data_, own)) {
       ++own.epoch;
       own.position = 0;
+      note += fmt::format("{}note: {} has new data: training starts with its first sample, epoch {}",
+                          note.empty() ? "" : "\n", corpus_key(own.corpus), own.epoch);
     }
   }
   reader_.seek(cursor);
-  return is_new ? fmt::format("note: new data: training starts with its first sample, epoch {}", cursor.front().epoch)
-                : "";
+  return note;
+}
+
+MixtureCursor RunInput::cursor() const {
+  MixtureCursor cursor = progress().cursor;
+  for (std::size_t corpus = 0; corpus < cursor.corpora.size(); ++corpus) {
+    cursor.corpora[corpus].digest = data_.train[corpus].digest();
+  }
+  return cursor;
+}
+
+std::string RunInput::stage_name() const {
+  std::vector<MixtureStage> const& stages = mixture().stages();
+  auto const number = static_cast<std::size_t>(stage());
+  return number >= stages.size() ? ""
+                                 : fmt::format("{} of {}{}{}", number + 1, stages.size(),
+                                               stages[number].title.empty() ? "" : ", ", stages[number].title);
+}
+
+bool RunInput::stalled(TrainingState const& state) const {
+  auto const number = static_cast<std::size_t>(stage());
+  std::int64_t const limit = number < config_.data.stages.size() ? config_.data.stages[number].stalled : 0;
+  return limit > 0 && state.validations_without_improvement >= limit;
 }
 
 MicroBatchSource const& RunInput::next(bool last) {
   WorkScope const timed(&times_, {WorkKind::data, "reading"});
   MicroBatchSource const& batch = reader_.next();
-  if (!last) {
+  if (!last && !exhausted()) {
     reader_.read_ahead();
   }
   return batch;

@@ -31,14 +31,26 @@ class RunInput {
   /// tags that the vocabulary lacks.
   std::vector<std::string> warnings() const;
 
-  /// Continues where the checkpoint's run does; with other data than the checkpoint's at the first sample, in the next
-  /// epoch. Returns a note about that, or "". Collective over the world.
+  /// Continues where the checkpoint's run does; in a corpus with other data than then at the first sample, in the next
+  /// epoch. Returns notes about them, or "". Collective over the world.
   std::string resume(Checkpoint const& checkpoint);
   /// The batch of a step; the next step's is read while this one is computed, unless this is the `last` step.
   /// Collective over the world.
   MicroBatchSource const& next(bool last);
-  /// The place in the data after that batch, on ranks that read data.
+  /// The place in the data after that batch, with the digests of the corpora, on ranks that read data.
+  MixtureCursor cursor() const;
+  /// The same without digests.
   BatchReader::Progress const& progress() const { return reader_.progress(); }
+  /// The number of the next batch's stage, from 0; the same on all ranks.
+  std::int64_t stage() const { return reader_.stage(); }
+  /// "2 of 3, clean first"; "" without stages, and after the last one.
+  std::string stage_name() const;
+  /// Whether the stage ends because of validations that were not better.
+  bool stalled(TrainingState const& state) const;
+  /// Starts the next stage. Collective over the world.
+  void end_stage() { reader_.end_stage(); }
+  /// Whether the data, as the configuration asks for them, have been read; the same on all ranks.
+  bool exhausted() const { return reader_.exhausted(); }
   /// The passes over each corpus of a mixture; on rank 0.
   std::map<std::string, double> corpus_epochs() const;
 

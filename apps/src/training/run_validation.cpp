@@ -21,8 +21,8 @@ RunValidation::RunValidation(TrainerSetup const& setup, std::vector<ValidationSe
   }
 }
 
-bool RunValidation::is_due(std::int64_t step) const {
-  return has_sets() && (step % config_.train.validate_every == 0 || step == config_.train.steps);
+bool RunValidation::is_due(std::int64_t step, bool exhausted) const {
+  return has_sets() && (step % config_.train.validate_every == 0 || step == config_.train.steps || exhausted);
 }
 
 bool RunValidation::stopped_early(TrainingState const& state) const {
@@ -101,7 +101,7 @@ std::optional<ValidationResult> RunValidation::validate(RunModel& model, Trainin
     result = heddle::validate({config_, setup_.registries, sets_, model.engine(), setup_.parallel, setup_.execution,
                                setup_.watch, model.whole(), check});
     if (state.step > 0) {  // the model of a start has no checkpoint that could be the best
-      count_validation(state, best_measure_, result->value_of(best_measure_));
+      count_validation(state, best_measure_, result->value_of(best_measure_), config_.optimizer.plateau_validations);
     }
   } catch (Stopped const&) {  // the start that resumes validates
   }

@@ -23,7 +23,8 @@ class RunValidation {
   RunValidation(TrainerSetup const& setup, std::vector<ValidationSet> const& sets);
 
   bool has_sets() const { return !sets_.empty(); }
-  bool is_due(std::int64_t step) const;
+  /// `exhausted`: the data have ended with this step.
+  bool is_due(std::int64_t step, bool exhausted) const;
   bool stopped_early(TrainingState const& state) const;
   bool finished(TrainingState const& state) const;
 

@@ -139,6 +139,7 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   }
   state_.validation_pending = state_.validation_pending && validation_.has_sets();
   info(input_.resume(checkpoint));
+  stage_ = input_.stage();
   if (has_comparable_losses(checkpoint, config_, setup_.registries.tasks.of(config_), input_.data())) {
     loss_watch_.restore(checkpoint.contents().losses);
   }
@@ -188,14 +189,16 @@ ExitCode Trainer::run(StopSignal const& signal) {
 StepReport Trainer::train_step() {
   setup_.watch.phase("training step", state_.step + 1);
   output_.log().info(model_.unfreeze(state_.step));
-  // Validation reports the gradients' norms.
-  GradientsAfter const after = validation_.is_due(state_.step + 1) ? GradientsAfter::kept : GradientsAfter::zero;
-  double const rate = setup_.registries.schedules.learning_rate(config_.optimizer, state_.step, config_.train.steps);
+  double const rate =
+      setup_.registries.schedules.learning_rate(config_.optimizer, state_.step, config_.train.steps, state_.plateaus);
   while (true) {
     std::string const name = fmt::format("step {}", state_.step + 1);
     WorkScope const timed(&setup_.times, {WorkKind::step, name});
     MicroBatchSource const& batch = input_.next(state_.step + 1 == config_.train.steps);
     WatchedMicroBatches const watched(batch, setup_.watch);
+    // Validation reports the gradients' norms.
+    bool const validated = validation_.is_due(state_.step + 1, input_.exhausted());
+    GradientsAfter const after = validated ? GradientsAfter::kept : GradientsAfter::zero;
     auto const outcome = finite_steps_.run([&] { return model_.engine().step(watched, state_.step, rate, after); });
     report_not_finite(outcome);
     if (!outcome.skipped) {
@@ -232,7 +235,7 @@ void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
 }
 
 void Trainer::after_step(StepReport const& report, StopSignal const& signal) {
-  auto const validation = validation_.is_due(state_.step) ? validate(signal) : std::nullopt;
+  auto const validation = validation_.is_due(state_.step, input_.exhausted()) ? validate(signal) : std::nullopt;
   output_.step(report, validation);
   if (setup_.is_rank_zero()) {
     if (auto const rise = loss_watch_.add(report.step, report.result.loss)) {
@@ -242,7 +245,11 @@ void Trainer::after_step(StepReport const& report, StopSignal const& signal) {
   }
   if (validation) {
     report_validation(*validation);
+    if (input_.stalled(state_)) {
+      input_.end_stage();
+    }
   }
+  report_stage();
   std::int64_t const check_every = config_.train.check_every_steps;
   if (check_every > 0 && state_.step % check_every == 0) {
     check_replicas(setup_.parallel, model_.engine().parameters(), &model_.engine().optimizer());
@@ -265,6 +272,17 @@ std::optional<ValidationResult> Trainer::validate(StopSignal const& signal) {
   }
   output_.resume();
   return result;
+}
+
+void Trainer::report_stage() {
+  if (input_.stage() == stage_) {
+    return;
+  }
+  stage_ = input_.stage();
+  state_.validations_without_improvement = 0;  // other data
+  if (std::string const name = input_.stage_name(); !name.empty()) {
+    output_.log().info(fmt::format("stage {} starts after step {}", name, readable_count(state_.step)));
+  }
 }
 
 void Trainer::report_validation(ValidationResult const& validation) {
@@ -328,7 +346,7 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   contents.source_model = input_.data().vocabulary().source.model();
   contents.target_model = input_.data().vocabulary().target.model();
   contents.dataset = input_.data().digest();
-  set_data_cursor(contents, input_.progress().cursor);
+  set_data_cursor(contents, input_.cursor());
   contents.instruction_set = setup_.instruction_set;
   contents.valid_dataset = validation_.digest();
   contents.losses = loss_watch_.history();
@@ -386,6 +404,7 @@ Ending Trainer::outcome(std::string const& how) const {
   return {.state = how,
           .step = state_.step,
           .steps = config_.train.steps,
+          .data_ended = input_.exhausted(),
           .tokens = state_.tokens,
           .seconds = output_.seconds(),
           .best_step = state_.best_step,

@@ -49,6 +49,8 @@ class Trainer {
   std::optional<ValidationResult> validate(StopSignal const& signal);
   /// Warns of problems that a validation shows, and says when it ends the run.
   void report_validation(ValidationResult const& validation);
+  /// Reports a stage of the data that begins; early stopping counts its validations from now on.
+  void report_stage();
   /// Validates a new run before its first step, or does what a signal has kept an earlier start from: validates, and
   /// writes the checkpoint of this step again. False if a signal comes. Collective over the world.
   bool finish_validation(StopSignal const& signal);
@@ -68,7 +70,9 @@ class Trainer {
   /// Leaves a checkpoint of this step on the disk, and nothing in memory; collective over the world.
   void save_final_checkpoint();
 
-  bool finished() const { return validation_.finished(state_); }
+  bool finished() const {
+    return validation_.finished(state_) || (input_.exhausted() && !state_.validation_pending);
+  }
   /// For a signal during the next step, or a validation that was left to this start: where the run is, and where the
   /// same command resumes.
   std::string stop_notice() const;
@@ -91,6 +95,7 @@ class Trainer {
   RunModel model_;
   CheckpointKeeper checkpoints_;
   TrainingState state_;
+  std::int64_t stage_ = 0;  ///< RunInput::stage after the last step
   FiniteSteps finite_steps_;
   LossWatch loss_watch_;  ///< rank 0's
 };

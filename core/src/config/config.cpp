@@ -22,7 +22,15 @@ class ConfigReader {
   /// Throws ConfigError for a path that no table has, and for a value that its key does not accept.
   void read(std::string const& path, ConfigDocument::Entry const& entry) const {
     bool const is_table = entry.node->is_table();
-    bool const named = std::ranges::find(tree_.named, path, &NamedTables::path) != tree_.named.end();
+    auto const tables = std::ranges::find(tree_.named, path, &NamedTables::path);
+    bool const named = tables != tree_.named.end();
+    if (named && tables->numbered) {
+      if (toml::array const* const items = entry.node->as_array(); items == nullptr || !items->is_array_of_tables()) {
+        throw ConfigError("{} is {}; expected a list of tables, each begun by [[{}]]", entry.place(),
+                          describe(*entry.node), path);
+      }
+      return;
+    }
     if (named || std::ranges::find(tree_.tables, path, &ConfigTable::path) != tree_.tables.end()) {
       if (!is_table) {
         fail_table(entry, named ? path + ".\"NAME\"" : path);
@@ -165,8 +173,12 @@ class ConfigReader {
 void add_named_tables(ConfigTree const& tree, ConfigDocument const& document) {
   for (NamedTables const& named : tree.named) {
     std::string const prefix = named.path + ".";
+    for (int number = 1; named.numbered && document.entries().contains(fmt::format("{}{}", prefix, number)); ++number) {
+      named.add(fmt::format("{}", number));
+    }
     for (auto const& [path, entry] : document.entries()) {
-      if (path.starts_with(prefix) && path.find('.', prefix.size()) == std::string::npos && entry.node->is_table()) {
+      if (!named.numbered && path.starts_with(prefix) && path.find('.', prefix.size()) == std::string::npos &&
+          entry.node->is_table()) {
         named.add(path.substr(prefix.size()));
       }
     }
@@ -299,6 +311,39 @@ void check_groups(OptimizerConfig& optimizer, ConfigDocument const& document) {
   }
 }
 
+/// Checks the stages' names of corpora and their ends.
+void check_stages(DataConfig const& data, ConfigDocument const& document) {
+  for (DataStage const& stage : data.stages) {
+    std::string const where = document.origin(stage.places.section) + ": " + stage.places.section;
+    auto const is_corpus = [&](std::string const& name) {
+      return std::ranges::find(data.corpora, name, &CorpusConfig::name) != data.corpora.end();
+    };
+    for (auto const& [name, weight] : stage.weights) {
+      if (!is_corpus(name)) {
+        throw ConfigError("{}.weights.{}: there is no [data.corpus.\"{}\"]", where, name, name);
+      }
+    }
+    auto const reads = [&](std::string const& name) {
+      auto const found = stage.weights.find(name);
+      return found != stage.weights.end() && found->second > 0;
+    };
+    auto const first = std::ranges::find_if(stage.weights, [](auto const& share) { return share.second > 0; });
+    if (first == stage.weights.end()) {
+      throw ConfigError("{} reads no corpus; for example weights = {{ {} = 1.0 }}", where,
+                        data.corpora.empty() ? "news" : data.corpora.front().name);
+    }
+    if (stage.epochs > 0 && !reads(stage.corpus)) {
+      throw ConfigError(
+          "{}: epochs = {} of which corpus? corpus = \"{}\" is not one that the stage reads; for example "
+          "corpus = \"{}\"",
+          where, stage.epochs, stage.corpus, first->first);
+    }
+    if (!stage.has_end() && &stage != &data.stages.back()) {
+      throw ConfigError("{} has no end, and stages follow it; set its epochs and corpus, steps or stalled", where);
+    }
+  }
+}
+
 void check_corpora(DataConfig const& data, ConfigDocument const& document) {
   for (CorpusConfig const& corpus : data.corpora) {
     std::string const where = document.origin(corpus.places.section);
@@ -382,6 +427,7 @@ void complete_and_check(Config& config, ConfigDocument const& document) {
   check_together(config, document);
   check_stacks(config.model, document);
   check_corpora(config.data, document);
+  check_stages(config.data, document);
   check_groups(config.optimizer, document);
   if (config.optimizer.layer_decay != 1) {
     for (std::string const& stack : config.model.stacks) {

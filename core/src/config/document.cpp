@@ -78,7 +78,7 @@ void ConfigDocument::apply(std::string const& override_text) {
   for (std::size_t end = name.find('.'); end != std::string::npos; end = name.find('.', end + 1)) {
     std::string const parent = name.substr(0, end);
     Entry const& entry = entries_.try_emplace(parent, Entry{parent, where, &empty}).first->second;
-    if (!entry.node->is_table()) {
+    if (!entry.node->is_table() && !entry.node->is_array_of_tables()) {
       throw ConfigError("{}: {} is not a table", where, parent);
     }
   }
@@ -95,6 +95,12 @@ void ConfigDocument::insert(std::string const& name, toml::node const& node, std
     throw ConfigError("{} is also given as {} ({}); leave out one of the two", entry.place(), other.name, other.origin);
   }
   found->second = entry;
+  if (toml::array const* const items = node.as_array(); items != nullptr && items->is_array_of_tables()) {
+    for (std::size_t index = 0; index < items->size(); ++index) {
+      toml::table const& item = *(*items)[index].as_table();
+      insert(fmt::format("{}.{}", name, index + 1), item, overrides ? origin : at(item.source().begin), overrides);
+    }
+  }
   if (node.is_table()) {
     insert_all(name + ".", *node.as_table(), overrides ? origin : "");
   }

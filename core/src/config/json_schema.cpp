@@ -66,9 +66,13 @@ struct Object {
   std::map<std::string, Object> tables = {};
   std::string others = "false";
   bool any_name = false;  ///< the one table in it describes tables of any name
+  bool is_list = false;   ///< the one table in it describes the tables of a list
 
   std::string text(std::string const& indent) const {
     std::string const inner = indent + "  ";
+    if (is_list) {
+      return fmt::format("{{\"type\": \"array\", \"items\": {}}}", tables.begin()->second.text(inner));
+    }
     std::vector<std::string> members;
     for (auto const& [name, schema] : keys) {
       members.push_back(fmt::format("{}  {}: {}", inner, to_toml(name), schema));
@@ -135,7 +139,8 @@ std::string config_json_schema() {
     table_at(root, alias.substr(0, end)).keys[alias.substr(end + 1)] = keys.at(key.substr(dot + 1));
   }
   for (NamedTables const& tables : tree.named) {
-    table_at(root, tables.path).any_name = true;
+    Object& table = table_at(root, tables.path);
+    (tables.numbered ? table.is_list : table.any_name) = true;
   }
   std::string const text = root.text("");
   return R"({"$schema": "http://json-schema.org/draft-04/schema#", )" + text.substr(1) + "\n";

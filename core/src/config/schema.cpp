@@ -145,23 +145,31 @@ Keys add_section(ConfigTree& tree, std::string const& name, std::string meaning,
 
 /// Adds the tables [PATH."NAME"] in the section that was added last: one for each of `items`, which have members `name`
 /// and `places`. `add_keys(keys, item)` lists the keys, `example` and `meaning` explain them.
-template <class Item, class AddKeys>
-void add_named_tables(ConfigTree& tree, std::string const& path, std::vector<Item>& items, Item example,
-                      std::string const& meaning, AddKeys const& add_keys) {
-  auto const header = [&](Item const& item) { return fmt::format("[{}.{}]", path, to_toml(OptionValue(item.name))); };
-  ConfigTable shown{.path = path, .header = header(example), .meaning = "any name"};
+/// With `numbered` they are [[PATH]], a list of tables whose names are their numbers. `add_inner(item)` adds the tables
+/// in an item's table.
+template <class Item, class AddKeys, class AddInner = void (*)(Item&)>
+void add_named_tables(
+    ConfigTree& tree, std::string const& path, std::vector<Item>& items, Item example, std::string const& meaning,
+    AddKeys const& add_keys, bool numbered = false, AddInner const& add_inner = [](Item&) {}) {
+  auto const header = [&](Item const& item) {
+    return numbered ? fmt::format("[[{}]]", path) : fmt::format("[{}.{}]", path, to_toml(OptionValue(item.name)));
+  };
+  ConfigTable shown{.path = path, .header = header(example), .meaning = numbered ? "the first" : "any name"};
   add_keys(Keys(shown.keys), example);
-  ConfigTable& parent = tree.tables.back();
-  parent.inner_tables = fmt::format("# {}:\n#   ", meaning);
+  ConfigTable& parent = *std::ranges::find(tree.tables, path.substr(0, path.find('.')), &ConfigTable::path);
+  parent.inner_tables += fmt::format("# {}:\n#   ", meaning);
   for (char const letter : describe(shown)) {
     parent.inner_tables += letter == '\n' ? std::string("\n#   ") : std::string(1, letter);
   }
   parent.inner_tables.resize(parent.inner_tables.size() - 4);
-  tree.named.push_back({path, [&items, path](std::string const& name) {
+  tree.named.push_back({path,
+                        [&items, path](std::string const& name) {
                           items.push_back({.name = name, .places = {.section = fmt::format("{}.{}", path, name)}});
-                        }});
+                        },
+                        numbered});
   for (Item& item : items) {
     add_keys(add_table(tree, fmt::format("{}.{}", path, item.name), header(item), &item.places), item);
+    add_inner(item);
   }
 }
 
@@ -227,6 +235,15 @@ void add_corpus(Keys const& keys, CorpusConfig& corpus) {
   keys.key("tag", corpus.tag, any(), "text before each source, such as \"<news>\"");
 }
 
+void add_stage(Keys const& keys, DataStage& stage) {
+  keys.free("title", stage.title, any(), "its name in messages");
+  keys.key("epochs", stage.epochs, at_least(0), "the stage ends after N passes over `corpus`; 0: not by them");
+  keys.key("corpus", stage.corpus, any(), "the corpus that `epochs` counts");
+  keys.key("steps", stage.steps, between(0, max_steps), "the stage ends after N steps; 0: not by them");
+  keys.key("stalled", stage.stalled, at_least(0),
+           "the stage ends after N validations without a better train.best_metric; 0: not by them");
+}
+
 void add_paths(ConfigTree& tree, Config& config) {
   Keys const run = add_section(tree, "run", "one training run");
   run.free("directory", config.run.directory, any(),
@@ -237,6 +254,13 @@ void add_paths(ConfigTree& tree, Config& config) {
   data.free("valid_tag", config.data.valid_tag, any(), "text before each source of data.valid, such as \"<news>\"");
   add_named_tables(tree, "data.corpus", config.data.corpora, {.name = "news", .train = {"data/news/train.h5"}},
                    "Instead of data.train: several datasets of one vocabulary that are mixed", add_corpus);
+  data.key("temperature", config.data.temperature, at_least(0),
+           "above 0: shares of corpora follow their samples^(1 / temperature), times their weights");
+  add_named_tables(tree, "data.stage", config.data.stages,
+                   {.name = "1", .title = "clean first", .corpus = "news", .epochs = 2},
+                   "Spans of the run with their own shares of the corpora, one after another, each with "
+                   "weights.NAME = SHARE",
+                   add_stage, true, [&tree](DataStage& stage) { add_weights(tree, stage); });
   add_valid_sets(tree, config.data);
 }
 
@@ -320,6 +344,8 @@ void add_adapter(ConfigTree& tree, AdapterConfig& adapter) {
 void add_train(ConfigTree& tree, TrainConfig& train) {
   Keys const keys = add_section(tree, "train", "how the model is trained", &train.places);
   keys.key("steps", train.steps, between(1, max_steps), "optimizer updates");
+  keys.key("epochs", train.epochs, at_least(0),
+           "end after N passes over the data, if train.steps do not end it before; 0: never");
   keys.key("batch_tokens", train.batch_tokens, between(1, max_tokens),
            "tokens in a global batch; each pair counts its longer side");
   keys.free("micro_batch_tokens", train.micro_batch_tokens, between(1, max_tokens),
@@ -396,6 +422,9 @@ void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
   keys.key("schedule", optimizer.schedule, non_empty(),
            "inverse_sqrt, constant, cosine, linear or a plug-in's; cosine and linear reach 0 at train.steps");
   keys.key("warmup_steps", optimizer.warmup_steps, at_least(0), "steps of linear growth from 0");
+  keys.key("plateau_validations", optimizer.plateau_validations, at_least(0),
+           "N validations without a better train.best_metric lower the rate; 0: never");
+  keys.key("plateau_factor", optimizer.plateau_factor, inside_zero_and_one(), "by this factor, on top of the schedule");
   keys.key("weight_decay", optimizer.weight_decay, at_least(0), "decay of the parameters towards 0");
   keys.key("clip_norm", optimizer.clip_norm, at_least(0), "clip gradients to this global norm; 0 disables clipping");
   keys.key("layer_decay", optimizer.layer_decay, {.max = 1, .above_min = true},

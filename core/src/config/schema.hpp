@@ -35,6 +35,7 @@ struct ConfigTable {
 struct NamedTables {
   std::string path;                             ///< "optimizer.group"
   std::function<void(std::string const&)> add;  ///< adds a table with this name
+  bool numbered = false;                        ///< a list of tables: names are numbers from 1
 };
 
 struct ConfigTree {
@@ -49,6 +50,8 @@ ConfigTree config_tree(Config& config);
 /// The keys of [model] that may differ between layers, and the layer's `sublayers`.
 std::vector<ConfigKey> layer_keys(ModelConfig& model, StackConfig& stack);
 
+/// Adds the table of the weights of a stage's corpora.
+void add_weights(ConfigTree& tree, DataStage& stage);
 /// Adds the tables of further validation sets, which have a key for each name.
 void add_valid_sets(ConfigTree& tree, DataConfig& data);
 /// Warnings of validation sets that have no tag, although the model is trained on sources that have one.

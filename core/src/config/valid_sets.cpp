@@ -10,17 +10,18 @@ namespace heddle {
 namespace {
 
 /// Adds a table that has a key for each name among `values`, and takes more. `table` has its path and meanings.
+template <class Value>
 void add_names(ConfigTree& tree, ConfigTable table, OptionDescription const& value,
-               std::map<std::string, std::string>& values) {
-  auto const key = [&values, value](std::string const& name) {
+               std::map<std::string, Value>& values, ResumeRule resume = ResumeRule::free) {
+  auto const key = [&values, value, resume](std::string const& name) {
     auto const get = [&values, name] {
       auto const found = values.find(name);
       return found == values.end() ? std::nullopt : std::optional<OptionValue>(found->second);
     };
     OptionDescription description = value;
     description.name = name;
-    auto const set = [&values, name](Setting const& setting) { values[name] = std::get<std::string>(setting.value); };
-    return ConfigKey{std::move(description), get, set, ResumeRule::free};
+    auto const set = [&values, name](Setting const& setting) { values[name] = std::get<Value>(setting.value); };
+    return ConfigKey{std::move(description), get, set, resume};
   };
   for (auto const& [name, given] : values) {
     table.keys.push_back(key(name));
@@ -35,6 +36,16 @@ void add_names(ConfigTree& tree, ConfigTable table, OptionDescription const& val
 }
 
 }  // namespace
+
+void add_weights(ConfigTree& tree, DataStage& stage) {
+  add_names(
+      tree,
+      {.path = fmt::format("data.stage.{}.weights", stage.name),
+       .header = "[data.stage.weights]",
+       .meaning = "shares of the samples: NAME = 0.8; corpora that are not named have none"},
+      {.type = OptionDescription::Type::number, .meaning = "the corpus's share, relative to the others'", .max = 1e9},
+      stage.weights, ResumeRule::trajectory);
+}
 
 void add_valid_sets(ConfigTree& tree, DataConfig& data) {
   using Type = OptionDescription::Type;

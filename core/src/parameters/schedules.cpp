@@ -21,8 +21,8 @@ Schedule const& ScheduleRegistry::of(OptimizerConfig const& optimizer) const {
 }
 
 double ScheduleRegistry::learning_rate(OptimizerConfig const& optimizer, std::int64_t step,
-                                       std::int64_t total_steps) const {
-  double const peak = optimizer.learning_rate;
+                                       std::int64_t total_steps, std::int64_t plateaus) const {
+  double const peak = optimizer.learning_rate * std::pow(optimizer.plateau_factor, static_cast<double>(plateaus));
   auto const warmup = static_cast<double>(std::max<std::int64_t>(optimizer.warmup_steps, 1));
   double const update = static_cast<double>(step) + 1;
   if (step < optimizer.warmup_steps) {

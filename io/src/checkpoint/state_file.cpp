@@ -324,6 +324,7 @@ std::vector<Field> const& known_fields() {
   static std::vector<Field> const fields{
       Field{"training", 1, false, false, write_training, read_training},
       state_field("earlier_best", &TrainingState::earlier_best),
+      state_field("plateaus", &TrainingState::plateaus),
       state_field("validation_pending", &TrainingState::validation_pending),
       Field{"losses", 1, true, true, write_losses, read_losses},
       Field{"config", 1, false, false, write_config, read_config},

@@ -54,12 +54,17 @@ BatchReader::Progress BatchReader::planned() const {
   return {planner_.cursor(), planner_.epochs(), planner_.corpus_epochs()};
 }
 
-void BatchReader::seek(MixtureCursor const& cursor) {
+void BatchReader::seek(MixtureCursor const& cursor, bool next_stage) {
   on_rank_0(group_, [&] {
     thread_.reset();
     planner_.seek(cursor);
+    if (next_stage) {
+      planner_.end_stage();
+    }
     batch_.content.progress = planned();
+    batch_.content.head = place();
   });
+  batch_.content.head = broadcast_value(group_, batch_.content.head);
 }
 
 MicroBatchSource const& BatchReader::next() {
@@ -94,7 +99,9 @@ void BatchReader::read() {
   for (std::int64_t index = 0; index < batch.count(); ++index) {
     batch.read(index, into[static_cast<std::size_t>(index)]);
   }
-  ahead_.head = {.micro_batches = batch.count(), .tokens = batch.tokens()};
+  ahead_.head = place();
+  ahead_.head.micro_batches = batch.count();
+  ahead_.head.tokens = batch.tokens();
   ahead_.progress = planned();
 }
 

@@ -30,6 +30,11 @@ Samples usable_samples(SampleSource const& samples, std::int64_t epoch, std::int
   return usable;
 }
 
+/// Whether N passes are done, also where their sum of fractions is rounded down.
+bool reached(double epochs, double limit) {
+  return epochs >= limit - 1e-9;
+}
+
 [[noreturn]] void throw_all_left_out(std::string const& where, Corpus const& corpus, std::int64_t max_length) {
   throw DataError("{}{}all {} are longer than model.max_length = {}",
                   corpus.name.empty() ? "" : corpus_key(corpus.name) + ": ", where, corpus.samples->describe(),
@@ -126,18 +131,48 @@ void SampleStream::seek(std::int64_t epoch, std::int64_t position) {
 
 BatchPlanner::BatchPlanner(Mixture mixture, Limits const& limits, std::uint64_t seed)
     : mixture_(std::move(mixture)), limits_(limits), totals_(mixture_.totals(limits.max_length)) {
-  double sum = 0;
+  std::vector<double> weights;
   for (Corpus const& corpus : mixture_.corpora()) {
-    if (corpus.samples->totals(0, limits.max_length).usable == 0) {
+    std::int64_t const usable = corpus.samples->totals(0, limits.max_length).usable;
+    if (usable == 0) {
       throw_all_left_out("", corpus, limits.max_length);
     }
-    sum += corpus.weight;
+    shares_.push_back({.stream = {corpus, limits.max_length, seed}, .size = static_cast<double>(usable)});
+    weights.push_back(corpus.weight);
   }
-  for (Corpus const& corpus : mixture_.corpora()) {
-    auto const weight = std::llround(corpus.weight / sum * static_cast<double>(whole_sample));
-    shares_.push_back({.stream = {corpus, limits.max_length, seed}, .weight = std::max<std::int64_t>(1, weight)});
-    weights_ += shares_.back().weight;
+  set_weights(weights);
+  if (!mixture_.stages().empty()) {
+    enter_stage(0);
   }
+}
+
+void BatchPlanner::set_weights(std::vector<double> const& weights) {
+  double const sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  weights_ = 0;
+  for (std::size_t corpus = 0; corpus < weights.size(); ++corpus) {
+    auto const weight = std::llround(weights[corpus] / sum * static_cast<double>(whole_sample));
+    shares_[corpus].weight = weights[corpus] > 0 ? std::max<std::int64_t>(1, weight) : 0;
+    weights_ += shares_[corpus].weight;
+  }
+}
+
+MixtureStage const* BatchPlanner::stage() const {
+  auto const number = static_cast<std::size_t>(stage_.stage);
+  return number < mixture_.stages().size() ? &mixture_.stages()[number] : nullptr;
+}
+
+void BatchPlanner::enter_stage(std::int64_t stage) {
+  stage_ = {.stage = std::min(stage, std::ssize(mixture_.stages()))};
+  if (MixtureStage const* const entered = this->stage()) {
+    set_weights(entered->weights);
+    std::ranges::for_each(shares_, [](Share& share) { share.credit = 0; });
+    stage_.start_epochs = shares_[entered->corpus].stream.epochs();
+  }
+}
+
+bool BatchPlanner::exhausted() const {
+  bool const past_stages = !mixture_.stages().empty() && stage() == nullptr;
+  return past_stages || (limits_.epochs > 0 && reached(epochs(), limits_.epochs));
 }
 
 BatchPlanner::Share& BatchPlanner::next_share() {
@@ -157,6 +192,15 @@ SampleStream::Entry const* BatchPlanner::peek(Share& share, bool in_epoch) {
 }
 
 GlobalBatch BatchPlanner::next() {
+  GlobalBatch batch = fill();
+  ++stage_.steps;
+  if (MixtureStage const* const now = stage(); now != nullptr && now->steps > 0 && stage_.steps >= now->steps) {
+    enter_stage(stage_.stage + 1);
+  }
+  return batch;
+}
+
+GlobalBatch BatchPlanner::fill() {
   GlobalBatch batch;
   std::int64_t budget = limits_.batch_tokens;
   while (true) {
@@ -173,24 +217,40 @@ GlobalBatch BatchPlanner::next() {
       each.credit += each.weight;
     }
     share.credit -= weights_;
+    MixtureStage const* const now = stage();
+    if (now != nullptr && now->epochs > 0 &&
+        reached(shares_[now->corpus].stream.epochs() - stage_.start_epochs, now->epochs)) {
+      enter_stage(stage_.stage + 1);
+      if (exhausted()) {
+        return batch;
+      }
+    }
   }
 }
 
 MixtureCursor BatchPlanner::cursor() const {
   MixtureCursor cursor;
   for (Share const& share : shares_) {
-    cursor.push_back({.corpus = share.stream.corpus().name,
-                      .epoch = share.stream.epoch(),
-                      .position = share.stream.position(),
-                      .credit = share.credit});
+    cursor.corpora.push_back({.corpus = share.stream.corpus().name,
+                              .epoch = share.stream.epoch(),
+                              .position = share.stream.position(),
+                              .credit = share.credit});
+  }
+  if (!mixture_.stages().empty()) {
+    cursor.stage = stage_;
   }
   return cursor;
 }
 
 void BatchPlanner::seek(MixtureCursor const& cursor) {
+  if (!mixture_.stages().empty()) {
+    enter_stage(cursor.stage.stage);
+    stage_.steps = cursor.stage.steps;
+    stage_.start_epochs = cursor.stage.start_epochs;
+  }
   for (Share& share : shares_) {
-    auto const own = std::ranges::find(cursor, share.stream.corpus().name, &SampleCursor::corpus);
-    SampleCursor const place = own == cursor.end() ? SampleCursor() : *own;
+    auto const own = std::ranges::find(cursor.corpora, share.stream.corpus().name, &SampleCursor::corpus);
+    SampleCursor const place = own == cursor.corpora.end() ? SampleCursor() : *own;
     constexpr std::int64_t max_credit = 4 * whole_sample;
     if (std::abs(place.credit) > max_credit) {
       throw DataError("a corpus's credit of {} is impossible; it is at most {}", place.credit, max_credit);
@@ -202,10 +262,13 @@ void BatchPlanner::seek(MixtureCursor const& cursor) {
 
 double BatchPlanner::epochs() const {
   double epochs = 0;
+  double sum = 0;
   for (Share const& share : shares_) {
-    epochs += share.stream.epochs() * static_cast<double>(share.weight) / static_cast<double>(weights_);
+    double const weight = mixture_.stages().empty() ? static_cast<double>(share.weight) : share.size;
+    epochs += share.stream.epochs() * weight;
+    sum += weight;
   }
-  return epochs;
+  return epochs / sum;
 }
 
 std::vector<double> BatchPlanner::corpus_epochs() const {

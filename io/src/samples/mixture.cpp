@@ -83,15 +83,15 @@ std::string Mixture::describe() const {
   }
   std::string text;
   for (Corpus const& corpus : corpora_) {
-    text += fmt::format("{}{}: {}, {:.1f} % of the samples", text.empty() ? "" : "; ", corpus.name,
-                        corpus.samples->describe(), 100 * corpus.weight / sum);
+    text += fmt::format("{}{}: {}{}", text.empty() ? "" : "; ", corpus.name, corpus.samples->describe(),
+                        stages_.empty() ? fmt::format(", {:.1f} % of the samples", 100 * corpus.weight / sum) : "");
   }
-  return text;
+  return stages_.empty() ? text : text + fmt::format("; in {} stages", stages_.size());
 }
 
 MixtureCursor data_cursor(CheckpointContents const& contents, std::string const& where) {
   if (contents.cursor.empty()) {
-    return {{.epoch = contents.state.epoch, .position = contents.state.position}};
+    return {.corpora = {{.epoch = contents.state.epoch, .position = contents.state.position}}};
   }
   try {
     json::object const cursor = json::parse(contents.cursor).as_object();
@@ -102,13 +102,23 @@ MixtureCursor data_cursor(CheckpointContents const& contents, std::string const&
     MixtureCursor result;
     for (json::value const& entry : cursor.at("corpora").as_array()) {
       json::object const& own = entry.as_object();
-      result.push_back({.corpus = std::string(own.at("corpus").as_string()),
-                        .epoch = own.at("epoch").as_int64(),
-                        .position = own.at("position").as_int64(),
-                        .credit = own.at("credit").as_int64()});
-      SampleCursor const& read = result.back();
+      json::value const* const digest = own.if_contains("digest");
+      result.corpora.push_back({.corpus = std::string(own.at("corpus").as_string()),
+                                .epoch = own.at("epoch").as_int64(),
+                                .position = own.at("position").as_int64(),
+                                .credit = own.at("credit").as_int64(),
+                                .digest = digest == nullptr ? "" : std::string(digest->as_string())});
+      SampleCursor const& read = result.corpora.back();
       if (read.epoch < 0 || read.epoch > max_epoch || read.position < 0) {
         throw std::out_of_range(fmt::format("epoch {} and position {} are impossible", read.epoch, read.position));
+      }
+    }
+    if (json::value const* const stage = cursor.if_contains("stage")) {
+      result.stage = {.stage = stage->at("number").as_int64(),
+                      .steps = stage->at("steps").as_int64(),
+                      .start_epochs = stage->at("start_epochs").to_number<double>()};
+      if (result.stage.stage < 0 || result.stage.steps < 0) {
+        throw std::out_of_range("a stage before the first one");
       }
     }
     return result;
@@ -120,19 +130,29 @@ MixtureCursor data_cursor(CheckpointContents const& contents, std::string const&
 }
 
 void set_data_cursor(CheckpointContents& contents, MixtureCursor const& cursor) {
-  bool const alone = cursor.size() == 1 && cursor.front().corpus.empty();
-  contents.state.epoch = alone ? cursor.front().epoch : 0;  // a step can be any number of a small corpus's epochs
-  contents.state.position = alone ? cursor.front().position : 0;
+  SampleCursor const& first = cursor.corpora.front();
+  bool const alone = cursor.corpora.size() == 1 && first.corpus.empty();
+  contents.state.epoch = alone ? first.epoch : 0;  // a step can be any number of a small corpus's epochs
+  contents.state.position = alone ? first.position : 0;
   contents.cursor.clear();
   if (alone) {
     return;
   }
   json::array corpora;
-  for (SampleCursor const& own : cursor) {
-    corpora.push_back(
-        json::object{{"corpus", own.corpus}, {"epoch", own.epoch}, {"position", own.position}, {"credit", own.credit}});
+  for (SampleCursor const& own : cursor.corpora) {
+    json::object entry{
+        {"corpus", own.corpus}, {"epoch", own.epoch}, {"position", own.position}, {"credit", own.credit}};
+    if (!own.digest.empty()) {
+      entry["digest"] = own.digest;
+    }
+    corpora.push_back(std::move(entry));
   }
-  contents.cursor = json::serialize(json::object{{"version", cursor_version}, {"corpora", std::move(corpora)}});
+  json::object text{{"version", cursor_version}, {"corpora", std::move(corpora)}};
+  if (cursor.stage != StageCursor()) {
+    text["stage"] = json::object{
+        {"number", cursor.stage.stage}, {"steps", cursor.stage.steps}, {"start_epochs", cursor.stage.start_epochs}};
+  }
+  contents.cursor = json::serialize(text);
 }
 
 }  // namespace heddle

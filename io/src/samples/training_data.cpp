@@ -1,15 +1,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/samples/training_data.hpp>
+#include <iterator>
 #include <map>
 #include <utility>
 
 namespace heddle {
 
 namespace {
+
+MixtureStage stage_of(DataStage const& stage, std::vector<Corpus> const& corpora) {
+  MixtureStage result{.title = stage.title, .epochs = stage.epochs, .steps = stage.steps};
+  for (Corpus const& corpus : corpora) {
+    if (corpus.name == stage.corpus) {
+      result.corpus = result.weights.size();
+    }
+    auto const weight = stage.weights.find(corpus.name);
+    result.weights.push_back(weight == stage.weights.end() ? 0 : weight->second);
+  }
+  return result;
+}
 
 Dataset open_files(std::vector<std::string> files) {
   for (std::string& file : files) {
@@ -107,7 +121,16 @@ Mixture training_mixture(Config const& config, Task const& task, TrainingData co
                        .name = use.corpus.name,
                        .weight = use.corpus.weight});
   }
-  return Mixture(std::move(corpora));
+  if (double const temperature = config.data.temperature; temperature > 0) {
+    for (Corpus& corpus : corpora) {
+      auto const samples = static_cast<double>(corpus.samples->totals(0, config.model.max_length).usable);
+      corpus.weight *= std::pow(samples, 1 / temperature);
+    }
+  }
+  std::vector<MixtureStage> stages;
+  std::ranges::transform(config.data.stages, std::back_inserter(stages),
+                         [&](DataStage const& stage) { return stage_of(stage, corpora); });
+  return Mixture(std::move(corpora), std::move(stages));
 }
 
 void make_validation_samples(Config const& config, Task const& task, bool prefixes, TrainingData& data) {

@@ -363,6 +363,38 @@ TEST(Config, WrongGroupsNameTheirPlace) {
   expect_contains(refusal("[optimizer.group.\"a.b\"]\nparameters = [\"x\"]"), "a name has letters and no dot");
 }
 
+constexpr char const* two_stages =
+    "[data.corpus.a]\ntrain = 'a.h5'\n[data.corpus.b]\ntrain = 'b.h5'\n"
+    "[[data.stage]]\ntitle = 'clean'\nweights = { a = 3, b = 1 }\ncorpus = 'a'\nepochs = 2\n"
+    "[[data.stage]]\nstalled = 3\n[data.stage.weights]\nb = 1\n";
+
+TEST(Config, StagesOfDataAreInTheirOrder) {
+  std::string text = two_stages;
+  for (int stage = 3; stage < 12; ++stage) {  // the tenth is after the ninth
+    text += fmt::format("[[data.stage]]\nsteps = {}\nweights.a = 1\n", stage);
+  }
+  Config const config = parse_config(text, "run.toml", {"data.stage.2.stalled=4"});
+  ASSERT_EQ(config.data.stages.size(), 11U);
+  EXPECT_EQ(config.data.stages[0].weights, (std::map<std::string, double>{{"a", 3}, {"b", 1}}));
+  EXPECT_EQ(config.data.stages[1].stalled, 4);
+  EXPECT_EQ(config.data.stages[10].steps, 11);
+  EXPECT_EQ(parse_config(to_toml(config), "again.toml", {}), config);
+}
+
+TEST(Config, WrongStagesNameTheirPlace) {
+  auto const message = [](std::string const& more) {
+    return message_of<ConfigError>([&] { parse_config(two_stages + more, "run.toml", {}); });
+  };
+  expect_contains(message("[[data.stage]]\nweights.c = 1\n"), "run.toml:13:1: data.stage.3.weights.c: there is no");
+  expect_contains(message("[[data.stage]]\nweights.a = 0\n"), "data.stage.3 reads no corpus; for example");
+  expect_contains(message("[[data.stage]]\nweights.a = 1\nepochs = 1\n"), "of which corpus?");
+  expect_contains(message("[[data.stage]]\nweights.a = 1\n[[data.stage]]\nweights.b = 1\n"),
+                  "data.stage.3 has no end, and stages follow it");
+  expect_contains(message_of<ConfigError>([] { parse_config("[data.stage]\nx = 1\n", "run.toml", {}); }),
+                  "run.toml:1:6: data.stage is a table; expected a list of tables, each begun by [[data.stage]]");
+  expect_contains(message("[[data.stage]]\nweight.a = 1\n"), "there is no key data.stage.3.weight");
+}
+
 TEST(Config, AdaptersFreezeTheRest) {
   EXPECT_TRUE(parse_config("", "run.toml").optimizer.trained.empty());
   Config const config = parse_config("[adapter]\nrank = 8\ntargets = [\"*.up\"]", "run.toml");

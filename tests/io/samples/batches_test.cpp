@@ -38,11 +38,11 @@ std::int64_t longer_sides(SampleSource const& samples, GlobalBatch const& batch,
 
 /// The cursor of a planner of one source.
 SampleCursor place_of(BatchPlanner const& planner) {
-  return planner.cursor().front();
+  return planner.cursor().corpora.front();
 }
 
 void seek(BatchPlanner& planner, std::int64_t epoch, std::int64_t position) {
-  planner.seek({{.epoch = epoch, .position = position}});
+  planner.seek({.corpora = {{.epoch = epoch, .position = position}}});
 }
 
 TEST(BatchPlannerTest, AnEpochDealsEveryUsablePairOnce) {
@@ -268,6 +268,18 @@ TEST(ValidationCutTest, MicroBatchesAreAMultipleOfEightAndAboutEqual) {
   batch.costs.clear();
   costs.clear();
   EXPECT_TRUE(cut(4096).empty());
+}
+
+TEST(BatchPlannerTest, EndsAfterItsEpochs) {
+  ChangingSamples const samples;
+  BatchPlanner planner(samples, {.batch_tokens = 40, .max_length = 12, .epochs = 2}, 5);
+  std::int64_t steps = 0;
+  for (; !planner.exhausted(); ++steps) {
+    EXPECT_LT(planner.cursor().corpora.front().epoch, 2);
+    planner.next();
+  }
+  EXPECT_EQ(planner.epochs(), 2);
+  EXPECT_GT(steps, 2);
 }
 
 }  // namespace

@@ -91,12 +91,14 @@ TEST_F(MixtureTest, AfterSeekTheSameBatchesFollow) {
 }
 
 TEST_F(MixtureTest, ACheckpointTakesEpochsThatOneDatasetCouldNotHave) {
-  MixtureCursor const cursor{{.corpus = "a", .epoch = 5'000'000, .position = 1}, {.corpus = "b", .credit = 3}};
+  MixtureCursor const cursor{
+      .corpora = {{.corpus = "a", .epoch = 5'000'000, .position = 1}, {.corpus = "b", .credit = 3, .digest = "12"}},
+      .stage = {.stage = 2, .steps = 7, .start_epochs = 0.1}};
   CheckpointContents contents;
   set_data_cursor(contents, cursor);
   EXPECT_EQ(data_cursor(contents, "here"), cursor);
   EXPECT_EQ(contents.state.epoch, 0) << "more than the steps allow";
-  MixtureCursor const alone{{.epoch = 2, .position = 9}};
+  MixtureCursor const alone{.corpora = {{.epoch = 2, .position = 9}}};
   set_data_cursor(contents, alone);
   EXPECT_EQ(contents.cursor, "");
   EXPECT_EQ(contents.state.epoch, 2);
@@ -110,8 +112,8 @@ TEST_F(MixtureTest, ACorpusThatIsNewStartsAtItsBeginning) {
   BatchPlanner more = this->planner();
   more.seek(planner.cursor());
   MixtureCursor const cursor = more.cursor();
-  EXPECT_EQ(cursor.back(), (SampleCursor{.corpus = "new"}));
-  EXPECT_EQ(cursor.front(), planner.cursor().front());
+  EXPECT_EQ(cursor.corpora.back(), (SampleCursor{.corpus = "new"}));
+  EXPECT_EQ(cursor.corpora.front(), planner.cursor().corpora.front());
 }
 
 TEST_F(MixtureTest, APackHasItsSamplesInTheOrderOfTheBatch) {
@@ -262,6 +264,53 @@ TEST_F(CorporaTest, CorporaThatDoNotFitTogetherAreNamed) {
   writer.commit();
   config_.data.corpora[1].train = {(directory_ / "lines.h5").string()};
   EXPECT_NE(message_of<DataError>([&] { open_training_data(config_); }), "");
+}
+
+/// Samples drawn of each corpus until `planner` is in another stage, or past the last one.
+std::vector<std::int64_t> drawn_in_stage(BatchPlanner& planner, std::vector<std::int64_t>& steps) {
+  std::vector<std::int64_t> drawn(planner.mixture().corpora().size());
+  std::int64_t const stage = planner.cursor().stage.stage;
+  for (steps.push_back(0); planner.cursor().stage.stage == stage; ++steps.back()) {
+    for (SampleId const& sample : planner.next().samples) {
+      ++drawn[static_cast<std::size_t>(sample.corpus)];
+    }
+  }
+  return drawn;
+}
+
+TEST_F(MixtureTest, StagesEndWhereTheySayAndGiveTheirShares) {
+  std::vector<MixtureStage> const stages{{.title = "by passes", .weights = {3, 1, 0}, .corpus = 0, .epochs = 2},
+                                         {.title = "by steps", .weights = {0, 1, 2}, .steps = 5},
+                                         {.title = "last", .weights = {1, 1, 1}, .corpus = 1, .epochs = 1}};
+  BatchPlanner planner(Mixture(corpora_, stages), small_batches, 3);
+  std::vector<std::int64_t> steps;
+  std::int64_t const first = corpora_[0].samples->totals(0, 10).usable;
+  std::vector<std::int64_t> const by_passes = drawn_in_stage(planner, steps);
+  // A batch may have samples of the next stage, of which corpus 1 alone is read.
+  EXPECT_EQ(by_passes[0], 2 * first);
+  EXPECT_NEAR(static_cast<double>(by_passes[1]), static_cast<double>(by_passes[0]) / 3, 30);
+  std::vector<std::int64_t> const by_steps = drawn_in_stage(planner, steps);
+  EXPECT_EQ(by_steps[0], 0);
+  EXPECT_EQ(steps[1], 4) << "the step in which the stage began counts";
+  EXPECT_FALSE(planner.exhausted());
+  drawn_in_stage(planner, steps);
+  EXPECT_TRUE(planner.exhausted());
+}
+
+TEST_F(MixtureTest, StagesContinueAfterSeek) {
+  std::vector<MixtureStage> const stages{{.title = "", .weights = {3, 1, 0}, .corpus = 0, .epochs = 1.3},
+                                         {.title = "", .weights = {0, 1, 2}, .steps = 5},
+                                         {.title = "", .weights = {1, 1, 1}}};
+  BatchPlanner planner(Mixture(corpora_, stages), small_batches, 3);
+  for (int step = 0; step < 60; ++step) {
+    CheckpointContents contents;
+    set_data_cursor(contents, planner.cursor());
+    BatchPlanner other(Mixture(corpora_, stages), small_batches, 3);
+    other.seek(data_cursor(contents, "here"));
+    EXPECT_EQ(other.next().samples, planner.next().samples) << step;
+    EXPECT_EQ(other.cursor(), planner.cursor());
+  }
+  EXPECT_EQ(planner.cursor().stage.stage, 2);
 }
 
 }  // namespace

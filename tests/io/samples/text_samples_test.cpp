@@ -165,7 +165,7 @@ TEST(TextSamples, SequencesOfLongTextsStayInTheirWindows) {
   std::int64_t ends = 0;
   bool spans = false;
   std::set<std::int64_t> first_ones;
-  while (planner.cursor().front().epoch == 0) {
+  while (planner.cursor().corpora.front().epoch == 0) {
     MixtureCursor const cursor = planner.cursor();
     GlobalBatch const batch = planner.next();
     if (batch.samples.front().epoch > 0) {

@@ -63,7 +63,8 @@ boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& c
   register_schedules(schedules);
   bool const known =
       schedules.find(config.optimizer.schedule) != nullptr;  // a page of a run needs none of its plug-ins
-  double const rate = known ? schedules.learning_rate(config.optimizer, step - 1, config.train.steps) : 0;
+  double const rate =
+      known ? schedules.learning_rate(config.optimizer, step - 1, config.train.steps, checkpoint.state().plateaus) : 0;
   auto const& begins = checkpoint.contents().state_begins;
   boost::json::array norms;
   for (TensorInfo const& tensor : checkpoint.tensors()) {

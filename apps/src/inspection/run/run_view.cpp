@@ -68,7 +68,7 @@ RunView open_run(std::string const& path, std::string const& which, WantedKeys c
 /// shuffled, it has the windows.
 std::string describe_data_read(Checkpoint const& checkpoint) {
   std::string text;
-  for (SampleCursor const& own : data_cursor(checkpoint.contents(), checkpoint.directory().string())) {
+  for (SampleCursor const& own : data_cursor(checkpoint.contents(), checkpoint.directory().string()).corpora) {
     std::int64_t const windows = own.position >> 32;
     std::string const in_window = counted(own.position & 0xFFFF'FFFF, "sample");
     text +=

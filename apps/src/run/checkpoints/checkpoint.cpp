@@ -53,7 +53,7 @@ struct ChangedCorpora {
 
 ChangedCorpora corpora_since(Checkpoint const& checkpoint, Config const& config) {
   std::vector<std::string> before;
-  for (SampleCursor const& own : data_cursor(checkpoint.contents(), checkpoint.directory().string())) {
+  for (SampleCursor const& own : data_cursor(checkpoint.contents(), checkpoint.directory().string()).corpora) {
     before.push_back(own.corpus);
   }
   std::vector<std::string> now;
@@ -262,6 +262,16 @@ bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data) {
   return !checkpoint.contents().dataset.empty() && checkpoint.contents().dataset != data.digest();
 }
 
+bool has_new_data(Checkpoint const& checkpoint, Config const& config, TrainingData const& data,
+                  SampleCursor const& place) {
+  if (place.digest.empty()) {  // one dataset, or an earlier version's checkpoint
+    return has_new_data(checkpoint, data);
+  }
+  auto const corpus = std::ranges::find(config.data.corpora, place.corpus, &CorpusConfig::name);
+  return corpus != config.data.corpora.end() &&
+         data.train[static_cast<std::size_t>(corpus - config.data.corpora.begin())].digest() != place.digest;
+}
+
 void require_trained_here(Checkpoint const& checkpoint) {
   if (checkpoint.state().step == 0 && checkpoint.contents().dataset.empty()) {
     throw ConfigError(
@@ -300,13 +310,18 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
     for (std::string const& key : changed_corpora.removed) {
       difference.push_back(key + " was, and is not in the configuration");
     }
+    for (SampleCursor const& own : data_cursor(checkpoint.contents(), where).corpora) {
+      if (!own.digest.empty() && has_new_data(checkpoint, config, data, own)) {
+        difference.push_back(corpus_key(own.corpus) + " had other data");
+      }
+    }
     if (difference.empty()) {
       difference.push_back(
           fmt::format("its data have the digest {}, {} {}", checkpoint.contents().dataset, data.name(), data.digest()));
     }
     throw ConfigError(
         "{} was trained on other data: {}: resuming would mix their orders; name the data that the run started with, "
-        "resume with these from their start by --new-data, start over with --fresh, or fine-tune in another "
+        "resume with what is new from its start by --new-data, start over with --fresh, or fine-tune in another "
         "run.directory with train.initialize_from",
         where, fmt::join(difference, "; "));
   }

@@ -55,6 +55,9 @@ void check_parameters(Checkpoint const& checkpoint, ParameterSet const& paramete
 
 /// Whether the checkpoint was trained on another dataset; false if it does not say.
 bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data);
+/// The same of one corpus of the configuration, with its place in the checkpoint.
+bool has_new_data(Checkpoint const& checkpoint, Config const& config, TrainingData const& data,
+                  SampleCursor const& place);
 
 /// Whether the best value in validation of the checkpoint was measured on another dataset than that of `valid`, or with
 /// another tag. Where an older checkpoint does not say, that is so if data.valid was another path.

@@ -93,12 +93,14 @@ Measure best_measure(Config const& config, Registries const& registries) {
                     nearest_or_all(wanted, names, "add it to train.validate_metrics"));
 }
 
-bool count_validation(TrainingState& state, Measure const& measure, double value) {
+bool count_validation(TrainingState& state, Measure const& measure, double value, std::int64_t plateau_validations) {
   bool const best = std::isfinite(value) && (state.best_step == 0 || measure.better(value, state.best_value));
   state.validations_without_improvement = best ? 0 : state.validations_without_improvement + 1;
   if (best) {
     state.best_step = state.step;
     state.best_value = value;
+  } else if (plateau_validations > 0 && state.validations_without_improvement % plateau_validations == 0) {
+    ++state.plateaus;
   }
   return best;
 }

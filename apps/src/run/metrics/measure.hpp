@@ -49,8 +49,8 @@ std::vector<Measure> measures(Config const& config, Registries const& registries
 Measure best_measure(Config const& config, Registries const& registries);
 
 /// Counts a validation after the state's step: its value is the best one, or one more validation without a better one.
-/// Returns whether it is the best.
-bool count_validation(TrainingState& state, Measure const& measure, double value);
+/// Returns whether it is the best. Each `plateau_validations` of the latter in a row are a plateau; 0: none is.
+bool count_validation(TrainingState& state, Measure const& measure, double value, std::int64_t plateau_validations = 0);
 
 /// Why a run stops early: "early stopping: no better BLEU than 38.21 (step 7,500) in 5 validations".
 std::string describe_early_stopping(TrainingState const& state, Measure const& measure);

@@ -86,7 +86,9 @@ std::string speed_line(boost::json::object const& report) {
 
 /// The change after which the same command trains on.
 std::string to_go_further(Ending const& ending) {
-  return ending.step >= ending.steps ? "raise train.steps" : "raise train.early_stopping";
+  return ending.step >= ending.steps ? "raise train.steps"
+         : ending.data_ended         ? "raise train.epochs, or the end of the last data.stage"
+                                     : "raise train.early_stopping";
 }
 
 }  // namespace
@@ -204,10 +206,11 @@ std::string describe_end(Ending const& ending, ModelDescription const& model, bo
 }
 
 std::string describe_finished(Ending const& ending, ModelDescription const& model) {
-  std::string const why = ending.step >= ending.steps
-                              ? fmt::format("already at step {}", readable_count(ending.step))
-                              : fmt::format("already stopped early, at step {} of {}", readable_count(ending.step),
-                                            readable_count(ending.steps));
+  std::string const why =
+      ending.step >= ending.steps
+          ? fmt::format("already at step {}", readable_count(ending.step))
+          : fmt::format("already {}, at step {} of {}", ending.data_ended ? "at the end of the data" : "stopped early",
+                        readable_count(ending.step), readable_count(ending.steps));
   return fmt::format("{}; {} to train longer\ncheckpoint: {}\nto use it: {}{}", why, to_go_further(ending),
                      ending.checkpoint.string(), use_of(ending, model), best_lines(ending));
 }

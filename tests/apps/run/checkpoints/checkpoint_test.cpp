@@ -35,7 +35,8 @@ Config config_of(std::string const& keys) {
 /// A checkpoint of a small model whose configuration, as anybody can write it, need not be the model's.
 class StoredConfigTest : public testing::Test {
  protected:
-  Checkpoint checkpoint(Config const& stored, std::uint64_t seed = 1, MixtureCursor const& cursor = MixtureCursor(1)) {
+  Checkpoint checkpoint(Config const& stored, std::uint64_t seed = 1,
+                        MixtureCursor const& cursor = {.corpora = {SampleCursor()}}) {
     Zeros tensors(model_.parameters);
     CheckpointContents contents;
     contents.state.step = ++step_;

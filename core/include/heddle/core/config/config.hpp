@@ -53,6 +53,21 @@ struct CorpusConfig {
   bool operator==(CorpusConfig const&) const = default;
 };
 
+/// `[[data.stage]]`: a span of the run with shares of its own. It ends with the first of the ends that are not 0.
+struct DataStage {
+  std::string name;  ///< its number, from 1
+  std::string title = {};
+  std::map<std::string, double> weights = {};  ///< of corpora; others are not read
+  std::string corpus = {};                     ///< the one whose passes `epochs` counts
+  double epochs = 0;                           ///< passes over `corpus` since the stage's start
+  std::int64_t steps = 0;                      ///< steps since then
+  std::int64_t stalled = 0;                    ///< validations in a row without a better train.best_metric
+  KeyLocations places = {};
+
+  bool has_end() const { return epochs > 0 || steps > 0 || stalled > 0; }
+  bool operator==(DataStage const&) const = default;
+};
+
 struct DataConfig {
   std::vector<std::string> train;  ///< one dataset, in one or several files
   std::string valid;
@@ -60,6 +75,8 @@ struct DataConfig {
   std::map<std::string, std::string> valid_sets = {};  ///< more validation datasets, by name
   std::map<std::string, std::string> valid_tags = {};  ///< text before each source of these
   std::vector<CorpusConfig> corpora = {};              ///< instead of `train`
+  double temperature = 0;              ///< above 0: a corpus's share follows its samples^(1 / temperature), too
+  std::vector<DataStage> stages = {};  ///< one after another, instead of the corpora's weights
   KeyLocations places{.section = "data"};
 
   bool has_training() const { return !train.empty() || !corpora.empty(); }
@@ -71,6 +88,7 @@ struct DataConfig {
 
 struct TrainConfig {
   std::int64_t steps = 100000;
+  double epochs = 0;  ///< passes over the data after which training ends; 0: train.steps alone decide
   std::int64_t batch_tokens = 4096;
   std::int64_t micro_batch_tokens = 4096;
   Precision precision = Precision::float32;

@@ -25,6 +25,8 @@ struct OptimizerConfig {
   double learning_rate = 0.0007;          ///< the peak
   std::string schedule = "inverse_sqrt";  ///< a registered schedule, see parameters/schedules.hpp
   std::int64_t warmup_steps = 4000;
+  std::int64_t plateau_validations = 0;  ///< validations in a row without a better one that make a plateau; 0: never
+  double plateau_factor = 0.5;           ///< of the schedule's rate, after each plateau
   double weight_decay = 0.0;
   double clip_norm = 0.0;                   ///< 0: no clipping
   double layer_decay = 1.0;                 ///< factor of the learning rate from each layer to the one below it

@@ -30,9 +30,11 @@ class ScheduleRegistry : public NamedRegistry<ScheduleEntry> {
   /// The configuration's schedule. Throws ConfigError with the place if it is not registered.
   Schedule const& of(OptimizerConfig const& optimizer) const;
   /// The learning rate of update `step` (0 for the first) of `total_steps`. It grows linearly through the warm-up,
-  /// whose last update has optimizer.learning_rate, and then follows the schedule. Throws Error where that gives a
-  /// factor below 0, or none.
-  double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps) const;
+  /// whose last update has optimizer.learning_rate, and then follows the schedule; it is multiplied by
+  /// optimizer.plateau_factor for each of the `plateaus` so far. Throws Error where the schedule gives a factor below 0,
+  /// or none.
+  double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps,
+                       std::int64_t plateaus = 0) const;
 };
 
 void register_schedules(ScheduleRegistry& registry);

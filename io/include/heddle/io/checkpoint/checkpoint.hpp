@@ -30,6 +30,7 @@ struct TrainingState {
   double best_value = 0;  ///< of train.best_metric in validation, after best_step
   std::int64_t best_step = 0;
   std::int64_t validations_without_improvement = 0;
+  std::int64_t plateaus = 0;  ///< after each of them the learning rate is lower: optimizer.plateau_factor
   /// Where best_step is 0: the step of the checkpoint that was the best by another metric or validation set.
   std::int64_t earlier_best = 0;
   /// A stop signal came before the end of the validation that is due after `step`.

@@ -32,7 +32,9 @@ class BatchReader {
   SampleTotals const& totals() const { return planner_.totals(); }
 
   /// Moves the cursor; as BatchPlanner::seek. What was read ahead is dropped. Collective over the group.
-  void seek(MixtureCursor const& cursor);
+  void seek(MixtureCursor const& cursor) { seek(cursor, false); }
+  /// Starts the mixture's next stage after the batch that `next` has returned last. Collective over the group.
+  void end_stage() { seek(MixtureCursor(progress().cursor), true); }
   /// The micro-batches of the next batch, read whole, valid until the next call. Their memory is used again. Collective
   /// over the group.
   MicroBatchSource const& next();
@@ -41,12 +43,18 @@ class BatchReader {
   void read_ahead();
   /// After the batch that `next` has returned last, or where `seek` went. On other ranks than 0 the start of the data.
   Progress const& progress() const { return batch_.content.progress; }
+  /// The stage of the next batch: see StageCursor. The same on all ranks.
+  std::int64_t stage() const { return batch_.content.head.stage; }
+  /// Whether that batch was the last one: BatchPlanner::exhausted. The same on all ranks.
+  bool exhausted() const { return batch_.content.head.exhausted; }
 
  private:
   /// The start of a batch's message.
   struct Head {
     std::int64_t micro_batches = 0, message_size = 0;
-    BatchTokens tokens;
+    BatchTokens tokens = {};
+    std::int64_t stage = 0;
+    bool exhausted = false;
   };
   /// A batch as it was read.
   struct Content {
@@ -67,7 +75,10 @@ class BatchReader {
     mutable PackMemory memory;
   };
 
+  void seek(MixtureCursor const& cursor, bool next_stage);
   Progress planned() const;
+  /// The start of the message of a batch that has not been read.
+  Head place() const { return {.stage = planner_.cursor().stage.stage, .exhausted = planner_.exhausted()}; }
   /// Reads the next batch into ahead_.
   void read();
   void share();

@@ -66,20 +66,27 @@ class BatchPlanner {
   struct Limits {
     std::int64_t batch_tokens = 4096;
     std::int64_t max_length = 1024;  ///< samples with a longer side (end token included) are left out
+    double epochs = 0;               ///< see exhausted; 0: no limit
   };
   /// Throws DataError if a source has no sample in its first epoch that is short enough.
   BatchPlanner(Mixture mixture, Limits const& limits, std::uint64_t seed);
 
   /// Returns the batch at the cursor and moves the cursor past it. It has at least one sample. The batches of a
-  /// single source never span two epochs. Throws DataError if an epoch has no usable sample.
+  /// single source never span two epochs, and a stage ends with the sample that reaches its end. Throws DataError if an
+  /// epoch has no usable sample.
   GlobalBatch next();
+  /// Whether the cursor is past the last stage or past Limits::epochs. `next` goes on with the same shares.
+  bool exhausted() const;
+  /// Starts the next stage here; there are stages.
+  void end_stage() { enter_stage(stage_.stage + 1); }
 
   Mixture const& mixture() const { return mixture_; }
   MixtureCursor cursor() const;
   /// Moves the cursor: sources that `cursor` does not name start at their beginning. Throws DataError for a position
   /// outside the epoch.
   void seek(MixtureCursor const& cursor);
-  /// The epochs before the cursor, the last one in part: 2.25; of a mixture the mean by weight.
+  /// The epochs before the cursor, the last one in part: 2.25; of a mixture the mean by weight, of one with stages by
+  /// the sources' sizes.
   double epochs() const;
   /// The same for each source of the mixture.
   std::vector<double> corpus_epochs() const;
@@ -90,9 +97,16 @@ class BatchPlanner {
   /// A source and what its share has earned.
   struct Share {
     SampleStream stream;
+    double size = 0;          ///< its samples in an epoch
     std::int64_t weight = 0;  ///< its weight, in parts of a sample, in which credits count, too
     std::int64_t credit = 0;
   };
+  void set_weights(std::vector<double> const& weights);
+  /// Starts a stage, or ends the last one: see StageCursor.
+  void enter_stage(std::int64_t stage);
+  /// The stage of the cursor; null without stages, and after the last one.
+  MixtureStage const* stage() const;
+  GlobalBatch fill();
   Share& next_share();
   /// The next sample of a share's stream, in the next epoch where this one ends; null there if `in_epoch`.
   SampleStream::Entry const* peek(Share& share, bool in_epoch);
@@ -102,6 +116,7 @@ class BatchPlanner {
   SampleTotals totals_;
   std::vector<Share> shares_;  ///< one for each corpus
   std::int64_t weights_ = 0;   ///< their sum
+  StageCursor stage_;
 };
 
 enum class SampleOrder { by_index, by_length };

@@ -26,6 +26,15 @@ struct Corpus {
   double weight = 1;      ///< its share of the samples, relative to the others'
 };
 
+/// A span of a run with shares of its own: see DataStage.
+struct MixtureStage {
+  std::string title;                 ///< for messages
+  std::vector<double> weights = {};  ///< of each corpus; at least one is above 0
+  std::size_t corpus = 0;            ///< whose passes `epochs` counts
+  double epochs = 0;                 ///< since the stage's start, after which it ends; 0: not by them
+  std::int64_t steps = 0;            ///< the same in steps
+};
+
 /// The configuration's key of the corpus with this name: "data.train" for "", or "data.corpus.news".
 std::string corpus_key(std::string const& name);
 
@@ -35,9 +44,12 @@ class Mixture {
   /// One source, which must outlive the mixture.
   Mixture(SampleSource const& samples);  // NOLINT(google-explicit-constructor): a source is a mixture of itself
   /// At least one, with weights above 0.
-  explicit Mixture(std::vector<Corpus> corpora) : corpora_(std::move(corpora)) {}
+  explicit Mixture(std::vector<Corpus> corpora, std::vector<MixtureStage> stages = {})
+      : corpora_(std::move(corpora)), stages_(std::move(stages)) {}
 
   std::vector<Corpus> const& corpora() const { return corpora_; }
+  /// The stages, one after another; none: the corpora's weights hold throughout.
+  std::vector<MixtureStage> const& stages() const { return stages_; }
   SampleCost cost(SampleId const& sample) const { return source(sample).cost(sample.epoch, sample.index); }
   std::int64_t predicted(SampleId const& sample) const { return source(sample).predicted(sample.epoch, sample.index); }
   /// into = the tokens of these samples, whose sample numbers count from `first_number`.
@@ -55,6 +67,7 @@ class Mixture {
   }
 
   std::vector<Corpus> corpora_;
+  std::vector<MixtureStage> stages_;
 };
 
 /// The place of a source's next sample in its endless order.
@@ -63,12 +76,27 @@ struct SampleCursor {
   std::int64_t epoch = 0;
   std::int64_t position = 0;  ///< 2^32 times the window, plus the window's usable samples already drawn
   std::int64_t credit = 0;    ///< samples that its share has earned and not drawn, in parts of a sample
+  std::string digest = {};    ///< of its dataset; "": unknown
 
   bool operator==(SampleCursor const&) const = default;
 };
 
-/// The cursors of a mixture's sources.
-using MixtureCursor = std::vector<SampleCursor>;
+/// The place in a mixture's stages.
+struct StageCursor {
+  std::int64_t stage = 0;   ///< of Mixture::stages; their number after the last one
+  std::int64_t steps = 0;   ///< since its start
+  double start_epochs = 0;  ///< passes over the corpus that its end counts, at its start
+
+  bool operator==(StageCursor const&) const = default;
+};
+
+/// The cursors of a mixture's sources, and its stage.
+struct MixtureCursor {
+  std::vector<SampleCursor> corpora;
+  StageCursor stage = {};
+
+  bool operator==(MixtureCursor const&) const = default;
+};
 
 struct CheckpointContents;
 

@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/algorithm/string.hpp>
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
+#include <heddle/core/config/options.hpp>
+#include <heddle/io/exchange/opustrainer.hpp>
+#include <iterator>
+#include <map>
+#include <vector>
+
+#include "formats/yaml_text.hpp"
+
+namespace heddle {
+
+namespace {
+
+namespace json = boost::json;
+
+/// OpusTrainer's modifiers by their names here.
+std::map<std::string, std::string> const modifiers{
+    {"UpperCase", "upper_case"}, {"TitleCase", "title_case"},
+    {"Typos", "typos"},          {"RemoveEndPunct", "remove_end_punctuation"},
+    {"Noise", "noise"},          {"Tags", "tags"},
+    {"Prefix", "prefix"},        {"Merge", "merge"}};
+
+std::string toml_quoted(std::string const& text) {
+  return to_toml(OptionValue(text));
+}
+
+/// A scalar in TOML.
+std::string toml_of(json::value const& value) {
+  return value.is_string()   ? toml_quoted(std::string(value.get_string()))
+         : value.is_double() ? to_toml(OptionValue(value.get_double()))
+                             : json::serialize(value);
+}
+
+class Conversion {
+ public:
+  Conversion(json::object const& theirs, std::string const& where) : theirs_(theirs), where_(where) {}
+
+  std::string text() {
+    std::string text = fmt::format("# from {}\n", where_);
+    for (auto const& [name, files] : member(theirs_, "datasets").as_object()) {
+      std::vector<std::string> paths;
+      json::array const all = files.is_array() ? files.get_array() : json::array{files};
+      std::ranges::transform(all, std::back_inserter(paths), toml_of);
+      corpora_.push_back(std::string(name));
+      text += fmt::format("\n[data.corpus.{}]\ntrain = {}\n", toml_quoted(corpora_.back()),
+                          paths.size() == 1 ? paths.front() : fmt::format("[{}]", fmt::join(paths, ", ")));
+    }
+    for (json::value const& stage : member(theirs_, "stages").as_array()) {
+      text += stage_text(std::string(stage.as_string()));
+    }
+    if (json::value const* const all = theirs_.if_contains("modifiers")) {
+      text += "\n[data.modifiers]\n";
+      for (json::value const& modifier : all->as_array()) {
+        text += modifier_text(modifier.as_object());
+      }
+    }
+    return text + fmt::format("\n[train]\nseed = {}\n", toml_of(member(theirs_, "seed")));
+  }
+
+ private:
+  json::value const& member(json::object const& object, std::string const& key) const {
+    json::value const* const found = object.if_contains(key);
+    if (found == nullptr) {
+      throw DataError("{}: there is no key {}", where_, key);
+    }
+    return *found;
+  }
+
+  /// A stage: "clean 0.8", …, and at last "until clean 2".
+  std::string stage_text(std::string const& name) const {
+    json::value const& stage = member(theirs_, name);
+    if (stage.is_object() && stage.get_object().contains("modifiers")) {
+      throw DataError(
+          "{}: stage {} has modifiers of its own; here modifiers are of all data, or of a corpus "
+          "([data.corpus.\"NAME\".modifiers])",
+          where_, name);
+    }
+    json::array const& mix = stage.is_object() ? member(stage.get_object(), "mix").as_array() : stage.as_array();
+    std::vector<std::string> weights;
+    std::string end;
+    for (json::value const& line : mix) {
+      std::vector<std::string> words;
+      boost::split(words, std::string_view(line.as_string()), boost::is_space(), boost::token_compress_on);
+      bool const until = words.size() == 3 && words.front() == "until";
+      if (!end.empty() || !(until || words.size() == 2) || std::ranges::count(corpora_, words[until ? 1 : 0]) == 0) {
+        throw DataError(
+            "{}: stage {}: \"{}\" is not NAME WEIGHT of one of the datasets, with \"until NAME EPOCHS\" at the end",
+            where_, name, std::string_view(line.as_string()));
+      }
+      if (until) {
+        end = words[2] == "inf" ? "# until inf\n"
+                                : fmt::format("corpus = {}\nepochs = {}\n", toml_quoted(words[1]), words[2]);
+      } else {
+        weights.push_back(fmt::format("{} = {}", toml_quoted(words[0]), words[1]));
+      }
+    }
+    return fmt::format("\n[[data.stage]]\ntitle = {}\nweights = {{ {} }}\n{}", toml_quoted(name),
+                       fmt::join(weights, ", "), end);
+  }
+
+  /// A modifier with its rate, and its options.
+  std::string modifier_text(json::object const& modifier) const {
+    auto const name = modifiers.find(std::string(modifier.begin()->key()));
+    if (name == modifiers.end()) {
+      throw DataError("{}: there is no modifier like {} here", where_, std::string_view(modifier.begin()->key()));
+    }
+    if (modifier.size() == 1) {
+      return fmt::format("{} = {}\n", name->second, toml_of(modifier.begin()->value()));
+    }
+    std::vector<std::string> options{fmt::format("rate = {}", toml_of(modifier.begin()->value()))};
+    std::transform(std::next(modifier.begin()), modifier.end(), std::back_inserter(options), [](auto const& option) {
+      return fmt::format("{} = {}", std::string_view(option.key()), toml_of(option.value()));
+    });
+    return fmt::format("{} = {{ {} }}\n", name->second, fmt::join(options, ", "));
+  }
+
+  json::object const& theirs_;
+  std::string const& where_;
+  std::vector<std::string> corpora_;
+};
+
+}  // namespace
+
+std::string config_of_opustrainer(std::filesystem::path const& path) {
+  auto const [text, problem] = read_file_text(path, std::uintmax_t{1} << 20);
+  if (!problem.empty()) {
+    throw DataError(problem + "; expected OpusTrainer's configuration");
+  }
+  std::string const where = path.string();
+  try {
+    json::object const theirs = parse_yaml_map(text, where);
+    return Conversion(theirs, where).text();
+  } catch (boost::system::system_error const& error) {
+    throw DataError("{}: a value is not of the type that OpusTrainer takes: {}", where, error.what());
+  }
+}
+
+}  // namespace heddle

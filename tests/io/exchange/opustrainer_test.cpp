@@ -1,0 +1,54 @@
+#include <heddle/core/config/config.hpp>
+#include <heddle/io/exchange/opustrainer.hpp>
+
+#include "test.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr char const* example =
+    "datasets:\n"
+    "  clean: data/clean\n"
+    "  dirty: [data/a.gz, data/b.gz]\n"
+    "stages:\n  - start\n  - end\n"
+    "start:\n  - clean 0.8\n  - dirty 0\n  - until clean 2 # Until two epochs of clean\n"
+    "end:\n  mix:\n  - clean 0.4\n  - dirty 0.6\n  - until dirty inf\n"
+    "seed: 1111\n"
+    "trainer: /path/to/trainer/run.py\n";
+
+class OpusTrainerTest : public testing::Test {
+ protected:
+  std::string converted(std::string const& text) const {
+    return config_of_opustrainer(directory_.write("theirs.yml", text));
+  }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(OpusTrainerTest, CorporaAndStagesAreThoseOfTheirConfiguration) {
+  Config const config = parse_config(converted(example), "converted.toml", {});
+  ASSERT_EQ(config.data.corpora.size(), 2U);
+  EXPECT_EQ(config.data.corpora[1].train, (std::vector<std::string>{"data/a.gz", "data/b.gz"}));
+  ASSERT_EQ(config.data.stages.size(), 2U);
+  DataStage const& start = config.data.stages.front();
+  EXPECT_EQ(start.title, "start");
+  EXPECT_EQ(start.weights, (std::map<std::string, double>{{"clean", 0.8}, {"dirty", 0}}));
+  EXPECT_EQ(start.corpus, "clean");
+  EXPECT_EQ(start.epochs, 2);
+  EXPECT_FALSE(config.data.stages.back().has_end());
+  EXPECT_EQ(config.train.seed, 1111U);
+}
+
+TEST_F(OpusTrainerTest, WhatCannotBeDoneIsRefused) {
+  std::string const text = example;
+  expect_data_error([&] { converted(text + "modifiers:\n- Retokenize: 1\n"); }, "no modifier like Retokenize here");
+  expect_data_error([&] { converted("seed: 1\n"); }, "there is no key datasets");
+  expect_data_error([&] { converted(text + "seed: 2\n"); }, "duplicate key");
+  expect_data_error([&] { converted("datasets: {a: x}\nstages: [s]\ns: [b 1, until a 1]\nseed: 1\n"); }, "\"b 1\"");
+  expect_data_error([&] { converted("datasets: {a: x}\nstages: s\nseed: 1\n"); }, "not of the type");
+  expect_data_error([&] { converted("datasets: {a: x}\nstages: [s]\ns: {mix: [a 1], modifiers: []}\nseed: 1\n"); },
+                    "modifiers of its own");
+}
+
+}  // namespace
+}  // namespace heddle
