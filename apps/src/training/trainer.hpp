@@ -70,9 +70,7 @@ class Trainer {
   /// Leaves a checkpoint of this step on the disk, and nothing in memory; collective over the world.
   void save_final_checkpoint();
 
-  bool finished() const {
-    return validation_.finished(state_) || (input_.exhausted() && !state_.validation_pending);
-  }
+  bool finished() const { return validation_.finished(state_) || (input_.exhausted() && !state_.validation_pending); }
   /// For a signal during the next step, or a validation that was left to this start: where the run is, and where the
   /// same command resumes.
   std::string stop_notice() const;

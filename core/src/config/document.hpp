@@ -11,8 +11,8 @@
 
 namespace heddle {
 
-/// The values and tables of a TOML file and its overrides by their paths: "model.decoder.layer.4-6.activation". Tables of
-/// a list have numbers: "data.stage.1.steps".
+/// The values and tables of a TOML file and its overrides by their paths: "model.decoder.layer.4-6.activation". Tables
+/// of a list have numbers: "data.stage.1.steps".
 class ConfigDocument {
  public:
   struct Entry {

@@ -20,8 +20,8 @@ Schedule const& ScheduleRegistry::of(OptimizerConfig const& optimizer) const {
                     nearest_or_all(optimizer.schedule, names(), "a schedule of a plug-in"));
 }
 
-double ScheduleRegistry::learning_rate(OptimizerConfig const& optimizer, std::int64_t step,
-                                       std::int64_t total_steps, std::int64_t plateaus) const {
+double ScheduleRegistry::learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps,
+                                       std::int64_t plateaus) const {
   double const peak = optimizer.learning_rate * std::pow(optimizer.plateau_factor, static_cast<double>(plateaus));
   auto const warmup = static_cast<double>(std::max<std::int64_t>(optimizer.warmup_steps, 1));
   double const update = static_cast<double>(step) + 1;

@@ -161,7 +161,7 @@ TEST(Dataset, AMillionPairsOpenAndAreSoughtAtOnce) {
   Dataset const dataset = Dataset::open(directory / "train.h5", kept);
   DatasetSamples const samples(dataset, PairForm::pairs, 3);
   BatchPlanner planner(samples, {.batch_tokens = 4096, .max_length = 6}, 3);
-  planner.seek({{.epoch = 5, .position = (int64_t{6} << 32) + 1000}});
+  planner.seek({.corpora = {{.epoch = 5, .position = (int64_t{6} << 32) + 1000}}});
   GlobalBatch const batch = planner.next();
   double const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   int64_t const grown = resident_bytes() - memory;
@@ -179,9 +179,9 @@ TEST(Dataset, AMillionPairsOpenAndAreSoughtAtOnce) {
   EXPECT_EQ(planner.totals().left_out, pairs - usable);
   EXPECT_EQ(planner.totals().longest, 6);
   BatchPlanner other(samples, {.batch_tokens = 4096, .max_length = 6}, 3);
-  other.seek({{.epoch = 5, .position = (int64_t{6} << 32) + 900}});
+  other.seek({.corpora = {{.epoch = 5, .position = (int64_t{6} << 32) + 900}}});
   auto const before = other.next().samples;
-  other.seek({{.epoch = 5, .position = (int64_t{6} << 32) + 1000}});
+  other.seek({.corpora = {{.epoch = 5, .position = (int64_t{6} << 32) + 1000}}});
   EXPECT_EQ(other.next().samples, batch.samples);
   EXPECT_NE(before, batch.samples);
 }

@@ -27,7 +27,7 @@ std::string command_line(std::string const& command, std::vector<std::string> co
 struct Ending {
   std::string state;  ///< "done", "stopped early", "stopped by SIGTERM"
   std::int64_t step = 0;
-  std::int64_t steps = 0;  ///< train.steps
+  std::int64_t steps = 0;   ///< train.steps
   bool data_ended = false;  ///< the data were read as often as the configuration asks
   std::int64_t tokens = 0;
   double seconds = 0;

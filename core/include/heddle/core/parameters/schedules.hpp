@@ -31,8 +31,8 @@ class ScheduleRegistry : public NamedRegistry<ScheduleEntry> {
   Schedule const& of(OptimizerConfig const& optimizer) const;
   /// The learning rate of update `step` (0 for the first) of `total_steps`. It grows linearly through the warm-up,
   /// whose last update has optimizer.learning_rate, and then follows the schedule; it is multiplied by
-  /// optimizer.plateau_factor for each of the `plateaus` so far. Throws Error where the schedule gives a factor below 0,
-  /// or none.
+  /// optimizer.plateau_factor for each of the `plateaus` so far. Throws Error where the schedule gives a factor below
+  /// 0, or none.
   double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps,
                        std::int64_t plateaus = 0) const;
 };

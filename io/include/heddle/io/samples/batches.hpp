@@ -75,7 +75,7 @@ class BatchPlanner {
   /// single source never span two epochs, and a stage ends with the sample that reaches its end. Throws DataError if an
   /// epoch has no usable sample.
   GlobalBatch next();
-  /// Whether the cursor is past the last stage or past Limits::epochs. `next` goes on with the same shares.
+  /// Whether the cursor is past the last stage or past Limits::epochs. `next` keeps the same shares then.
   bool exhausted() const;
   /// Starts the next stage here; there are stages.
   void end_stage() { enter_stage(stage_.stage + 1); }
