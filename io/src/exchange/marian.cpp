@@ -102,24 +102,14 @@ MarianFiles find_files(fs::path const& from) {
   return place;
 }
 
-std::string text_of(json::object const& config, std::string_view key) {
-  json::value const* const value = config.if_contains(key);
-  return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
-}
-
-bool flag_of(json::object const& config, std::string_view key) {
-  json::value const* const value = config.if_contains(key);
-  return value != nullptr && value->is_bool() && value->get_bool();
-}
-
 /// Options that have one meaning together become one key of the family.
 void join_keys(json::object& config) {
   config[marian_norms] =
-      fmt::format("{} | {} | {}", text_of(config, "transformer-preprocess"), text_of(config, "transformer-postprocess"),
-                  text_of(config, "transformer-postprocess-top"));
-  config[marian_tables] = flag_of(config, "tied-embeddings-all")   ? "all"
-                          : flag_of(config, "tied-embeddings-src") ? "source"
-                          : flag_of(config, marian_tables)         ? "target"
+      fmt::format("{} | {} | {}", text_at(config, "transformer-preprocess"), text_at(config, "transformer-postprocess"),
+                  text_at(config, "transformer-postprocess-top"));
+  config[marian_tables] = flag_at(config, "tied-embeddings-all")   ? "all"
+                          : flag_at(config, "tied-embeddings-src") ? "source"
+                          : flag_at(config, marian_tables)         ? "target"
                                                                    : "none";
   json::value const* const own = config.if_contains("transformer-decoder-dim-ffn");
   if (own != nullptr && own->is_int64() && own->get_int64() == 0) {
@@ -129,14 +119,14 @@ void join_keys(json::object& config) {
 
 /// The way back.
 void split_keys(json::object& config, bool joint) {
-  std::string const norms = text_of(config, marian_norms);
+  std::string const norms = text_at(config, marian_norms);
   std::size_t const first = norms.find(" | ");
   std::size_t const last = norms.rfind(" | ");
   config["transformer-preprocess"] = norms.substr(0, first);
   config["transformer-postprocess"] = norms.substr(first + 3, last - first - 3);
   config["transformer-postprocess-top"] = norms.substr(last + 3);
   config.erase(marian_norms);
-  std::string const tables = text_of(config, marian_tables);
+  std::string const tables = text_at(config, marian_tables);
   config[marian_tables] = tables != "none";
   config["tied-embeddings-all"] = tables == "all" && joint;
   config["tied-embeddings-src"] = false;

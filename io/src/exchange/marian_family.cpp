@@ -1,6 +1,7 @@
 #include <boost/json.hpp>
 #include <heddle/io/exchange/marian.hpp>
 
+#include "families/family_tables.hpp"
 #include "marian_keys.hpp"
 
 namespace heddle {
@@ -70,11 +71,6 @@ Rules tensors_of_marian() {
     add_row(rules, stack + "_emb_ln_bias_pre", stack + ".embedding_norm.bias");
   }
   return rules;
-}
-
-/// A key that must have this value, which models without the key have, too.
-KeyRule fixed(std::string_view key, std::string_view value) {
-  return {key, "", value, {{value, ""}}};
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <boost/json.hpp>
+#include <iterator>
 #include <string>
 
 #include "families/family_tables.hpp"
@@ -63,7 +65,7 @@ Family llama(std::string_view model_type, std::string_view architecture) {
             0,
             columns_of_head},
            {"rms_norm_eps", "model.norm_epsilon", olmo ? "1e-5" : "1e-6"},
-           {"mlp_bias", "", "false", {{"false", ""}}},
+           fixed("mlp_bias", "false"),
            {"attention_dropout", "model.attention_dropout", "0.0"},
            {"max_position_embeddings", "model.max_length", "2048"},
            {"tie_word_embeddings", "model.tie_embeddings", "false"},
@@ -77,9 +79,7 @@ Family llama(std::string_view model_type, std::string_view architecture) {
       .tensors = tensors_of_llama(model_type),
       .ignored = {"*.rotary_emb.inv_freq"},
       .tables = causal_tables};
-  for (KeyRule const& rule : rotary_keys()) {
-    family.keys.push_back(rule);
-  }
+  std::ranges::move(rotary_keys(), std::back_inserter(family.keys));
   if (model_type == "qwen2") {
     family.settings.emplace_back("model.decoder.self_attention.biases=qkv");
   } else {
@@ -131,16 +131,12 @@ Family phi3() {
 
 /// The layers with a window follow from other keys where there is no list of them.
 void complete_qwen(json::object& config, ForeignTensors const& /*tensors*/) {
-  bool const has_windows = is_true(config, "use_sliding_window", false);
-  if (has_windows && find_key(config, "layer_types") != nullptr) {
-    return;
-  }
+  bool const has_windows = flag_at(config, "use_sliding_window", false);
   std::int64_t const first = has_windows ? layers_at(config, "max_window_layers", 28) : max_foreign_layers;
-  json::array types;
-  for (std::int64_t layer = 0; layer < layers_at(config, "num_hidden_layers", 32); ++layer) {
-    types.emplace_back(layer < first ? "full_attention" : "sliding_attention");
+  if (!has_windows) {
+    config["layer_types"] = nullptr;
   }
-  config["layer_types"] = std::move(types);
+  set_layer_types(config, 32, [=](std::int64_t layer) { return layer >= first; });
 }
 
 /// Qwen 2 and 2.5 (Qwen Team 2024), with biases of queries, keys and values only; Qwen 3 (Qwen Team 2025), with norms
@@ -183,9 +179,8 @@ Rules tensors_of_gpt2() {
 
 /// A feed-forward sublayer is four times as wide as the model unless n_inner says otherwise.
 void complete_gpt2(json::object& config, ForeignTensors const& /*tensors*/) {
-  json::value const* const width = find_key(config, "n_embd");
   if (find_key(config, "n_inner") == nullptr) {
-    config["n_inner"] = 4 * (width != nullptr && width->is_int64() ? width->get_int64() : 768);
+    config["n_inner"] = 4 * integer_at(config, "n_embd", 768);
   }
 }
 
@@ -205,9 +200,9 @@ Family gpt2() {
                    {"resid_pdrop", "model.dropout", "0.1"},
                    {.theirs = "embd_pdrop", .ours = "model.dropout", .only_written = true},
                    {"attn_pdrop", "model.attention_dropout", "0.1"},
-                   {"scale_attn_weights", "", "true", {{"true", ""}}},
-                   {"scale_attn_by_inverse_layer_idx", "", "false", {{"false", ""}}},
-                   {"add_cross_attention", "", "false", {{"false", ""}}},
+                   fixed("scale_attn_weights", "true"),
+                   fixed("scale_attn_by_inverse_layer_idx", "false"),
+                   fixed("add_cross_attention", "false"),
                    {"tie_word_embeddings", "model.tie_embeddings", "true"}},
           .tensors = tensors_of_gpt2(),
           .ignored = {"*.attn.bias", "*.attn.masked_bias"},
@@ -257,14 +252,11 @@ std::vector<KeyRule> rotary_keys() {
       {.theirs = "rope_scaling.beta_fast|rope_parameters.beta_fast",
        .ours = "model.rotary_high_turns",
        .written = is_yarn},
-      {"rope_scaling.attention_factor|rope_parameters.attention_factor", "", "null", {{"null", ""}}},
-      {"rope_scaling.mscale|rope_parameters.mscale", "", "null", {{"null", ""}}},
-      {"rope_scaling.mscale_all_dim|rope_parameters.mscale_all_dim", "", "null", {{"null", ""}}},
-      {"rope_scaling.truncate|rope_parameters.truncate", "", "true", {{"true", ""}}},
-      {"rope_scaling.partial_rotary_factor|rope_parameters.partial_rotary_factor|partial_rotary_factor",
-       "",
-       "1.0",
-       {{"1.0", ""}}}};
+      fixed("rope_scaling.attention_factor|rope_parameters.attention_factor", "null"),
+      fixed("rope_scaling.mscale|rope_parameters.mscale", "null"),
+      fixed("rope_scaling.mscale_all_dim|rope_parameters.mscale_all_dim", "null"),
+      fixed("rope_scaling.truncate|rope_parameters.truncate", "true"),
+      fixed("rope_scaling.partial_rotary_factor|rope_parameters.partial_rotary_factor|partial_rotary_factor", "1.0")};
 }
 
 std::vector<Family> decoder_families() {

@@ -19,14 +19,14 @@ using Names = ProjectionNames;
 double scale_of_t5(json::object const& config) {
   json::value const& type = config.at("model_type");
   bool const scaled = (type == "t5" || type == "umt5") &&
-                      is_true(config, "scale_decoder_outputs", is_true(config, "tie_word_embeddings", true));
+                      flag_at(config, "scale_decoder_outputs", flag_at(config, "tie_word_embeddings", true));
   json::value const* const width = find_key(config, "d_model");
   return scaled ? 1 / std::sqrt(width == nullptr ? 512 : width->to_number<double>()) : 1;
 }
 
 /// Keeps whether the output is scaled, which follows from tie_word_embeddings as it was written.
 void complete_t5(json::object& config, ForeignTensors const& /*tensors*/) {
-  config.emplace("scale_decoder_outputs", is_true(config, "tie_word_embeddings", true));
+  config.emplace("scale_decoder_outputs", flag_at(config, "tie_word_embeddings", true));
 }
 
 constexpr TableNames t5_tables{.shared = "shared.weight",
@@ -97,15 +97,14 @@ bool has_sinusoids(ForeignTensors const& tensors, std::string const& name) {
 /// Throws ConfigError for an odd width, for which transformers has sines and cosines of other columns, unless the files
 /// have the table. A table that differs from the sinusoids is a table of learned positions.
 void complete_positions(json::object& config, ForeignTensors const& tensors) {
-  json::value const* const width = find_key(config, "d_model");
+  std::int64_t const width = integer_at(config, "d_model", 0);
   bool learned = false;
   for (std::string const stack : {"encoder", "decoder"}) {
     auto const table = tensors.tensors().find("model." + stack + ".embed_positions.weight");
     bool const given = table != tensors.tensors().end();
     learned = learned || (given && !has_sinusoids(tensors, table->first));
-    if (!given && width != nullptr && width->is_int64() && width->get_int64() % 2 != 0) {
-      throw ConfigError("config.json: d_model = {} cannot be imported; positions need an even number",
-                        width->get_int64());
+    if (!given && width % 2 != 0) {
+      throw ConfigError("config.json: d_model = {} cannot be imported; positions need an even number", width);
     }
   }
   set_own_key(config, positions_key, learned ? "learned" : "sinusoidal");
@@ -120,7 +119,7 @@ Family t5(std::string_view model_type, std::string_view architecture) {
       .settings = {"model.norm=pre", "model.norm_kind=rms", "model.biases=false", "model.positions=relative_buckets",
                    "model.scale_embedding=false", "model.encoder.self_attention.score=dot_product",
                    "model.decoder.self_attention.score=dot_product", "model.decoder.cross_attention.score=dot_product"},
-      .keys = {{"is_encoder_decoder", "", "true", {{"true", ""}}},
+      .keys = {fixed("is_encoder_decoder", "true"),
                {"d_model", "model.d_model", "512"},
                {"d_ff", "model.d_ff", "2048"},
                {"num_heads", "model.heads", "8"},
@@ -195,7 +194,7 @@ Rules tensors_of_fairseq(bool computed_positions, TableNames const& tables) {
 }
 
 std::vector<KeyRule> keys_of_fairseq() {
-  return {{"is_encoder_decoder", "", "true", {{"true", ""}}},
+  return {fixed("is_encoder_decoder", "true"),
           {"tie_word_embeddings", "model.tie_embeddings", "true"},
           {separate_tables_key, "model.separate_embeddings", "false"},
           {"d_model", "model.d_model", "1024"},
@@ -234,11 +233,11 @@ Family fairseq(std::string_view model_type, std::string_view architecture, std::
                     .ours = "model.separate_embeddings",
                     .values = {{"true", "false"}, {"false", "true"}},
                     .only_written = true});
-    keys.push_back({"normalize_before", "", "false", {{"false", ""}}});
-    keys.push_back({"add_final_layer_norm", "", "false", {{"false", ""}}});
+    keys.push_back(fixed("normalize_before", "false"));
+    keys.push_back(fixed("add_final_layer_norm", "false"));
     keys.push_back(
         {"normalize_embedding", "model.embedding_norm", "false", {{"false", "false"}}});  // its class has none
-    keys.push_back({"static_position_embeddings", "", "true", {{"true", ""}}});
+    keys.push_back(fixed("static_position_embeddings", "true"));
   }
   TableNames tables = fairseq_tables;
   tables.output_is_decoders = model_type == "marian";

@@ -53,9 +53,9 @@ Family bert(std::string_view model_type, std::string_view architecture) {
       .settings = {"model.stacks=[\"encoder\"]", "model.norm=post", "model.positions=learned",
                    "model.embedding_norm=true", "model.scale_embedding=false", "model.output_transform=true",
                    "model.output_bias=true"},
-      .keys = {{"is_decoder", "", "false", {{"false", ""}}},
-               {"add_cross_attention", "", "false", {{"false", ""}}},
-               {"position_embedding_type", "", "\"absolute\"", {{"\"absolute\"", ""}}},
+      .keys = {fixed("is_decoder", "false"),
+               fixed("add_cross_attention", "false"),
+               fixed("position_embedding_type", "\"absolute\""),
                {"hidden_size", "model.d_model", "768"},
                {"intermediate_size", "model.d_ff", "3072"},
                {"num_hidden_layers", "model.encoder_layers", "12"},
@@ -72,7 +72,7 @@ Family bert(std::string_view model_type, std::string_view architecture) {
       .tables = roberta ? roberta_tables : bert_tables};
   if (roberta) {
     family.keys.back().values = {{"\"gelu\"", "gelu"}};
-    family.keys.push_back({"pad_token_id", "", "1", {{"1", ""}}});
+    family.keys.push_back(fixed("pad_token_id", "1"));
   }
   return family;
 }

@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <iterator>
+#include <utility>
 
 #include "families/family_tables.hpp"
 
@@ -66,15 +67,14 @@ void add_attention(TensorRules& rules, std::string const& theirs, std::string co
   }
 }
 
+KeyRule fixed(std::string theirs, std::string_view value) {
+  return {std::move(theirs), "", value, {{value, ""}}};
+}
+
 std::vector<KeyRule::Value> plain_activations() {
   return {{"\"relu\"", "relu"},          {"\"gelu\"", "gelu"},
           {"\"gelu_new\"", "gelu_tanh"}, {"\"gelu_pytorch_tanh\"", "gelu_tanh"},
           {"\"silu\"", "silu"},          {"\"swish\"", "silu"}};
-}
-
-bool is_true(boost::json::object const& config, char const* key, bool absent) {
-  boost::json::value const* const found = find_key(config, key);
-  return found == nullptr || !found->is_bool() ? absent : found->get_bool();
 }
 
 void set_own_key(json::object& config, std::string_view key, json::value value) {
@@ -83,9 +83,20 @@ void set_own_key(json::object& config, std::string_view key, json::value value) 
   (own.is_object() ? own.get_object() : own.emplace_object())[key.substr(dot + 1)] = std::move(value);
 }
 
-std::int64_t layers_at(boost::json::object const& config, char const* key, std::int64_t absent) {
-  boost::json::value const* const found = find_key(config, key);
-  return std::min(found == nullptr || !found->is_int64() ? absent : found->get_int64(), max_foreign_layers);
+std::int64_t layers_at(json::object const& config, char const* key, std::int64_t absent) {
+  return std::min(integer_at(config, key, absent), max_foreign_layers);
+}
+
+void set_layer_types(json::object& config, std::int64_t usual_layers,
+                     std::function<bool(std::int64_t layer)> const& has_window) {
+  if (find_key(config, "layer_types") != nullptr) {
+    return;
+  }
+  json::array types;
+  for (std::int64_t layer = 0; layer < layers_at(config, "num_hidden_layers", usual_layers); ++layer) {
+    types.emplace_back(has_window(layer) ? "sliding_attention" : "full_attention");
+  }
+  config["layer_types"] = std::move(types);
 }
 
 std::span<Family const> families() {

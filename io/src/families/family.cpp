@@ -402,6 +402,21 @@ json::value const* find_key(json::object const& config, std::string_view path) {
   return found->is_object() ? find_key(found->get_object(), path.substr(dot + 1)) : nullptr;
 }
 
+std::string text_at(json::object const& config, std::string_view path) {
+  json::value const* const found = find_key(config, path);
+  return found != nullptr && found->is_string() ? json::value_to<std::string>(*found) : "";
+}
+
+bool flag_at(json::object const& config, std::string_view path, bool absent) {
+  json::value const* const found = find_key(config, path);
+  return found != nullptr && found->is_bool() ? found->get_bool() : absent;
+}
+
+std::int64_t integer_at(json::object const& config, std::string_view path, std::int64_t absent) {
+  json::value const* const found = find_key(config, path);
+  return found != nullptr && found->is_int64() ? found->get_int64() : absent;
+}
+
 std::vector<std::string> settings_of(Family const& family, json::object const& config) {
   std::vector<std::string> settings(family.settings.begin(), family.settings.end());
   std::vector<std::string> problems;

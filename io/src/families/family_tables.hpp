@@ -2,6 +2,7 @@
 
 #include <array>
 #include <boost/json/fwd.hpp>
+#include <functional>
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/io/families/family.hpp>
 #include <string>
@@ -26,10 +27,10 @@ std::vector<Family> encoder_families();
 std::vector<Family> gemma_families();
 
 /// Keys of config.json that say what only the tensors do. complete_config sets them, and an export does not write them.
-inline constexpr std::string_view separate_tables_key = "heddle.separate_tables";
-inline constexpr std::string_view shared_inputs_key = "heddle.shared_inputs";  ///< unless output and inputs are one
-inline constexpr std::string_view positions_key = "heddle.positions";
-inline constexpr std::string_view feed_forward_key = "heddle.d_ff";
+inline constexpr char const* separate_tables_key = "heddle.separate_tables";
+inline constexpr char const* shared_inputs_key = "heddle.shared_inputs";  ///< unless output and inputs are one
+inline constexpr char const* positions_key = "heddle.positions";
+inline constexpr char const* feed_forward_key = "heddle.d_ff";
 
 inline std::int64_t columns_of_head(ModelConfig const& model) {
   return model.d_model / model.heads;
@@ -67,14 +68,17 @@ void add_attention(TensorRules& rules, std::string const& theirs, std::string co
                    ProjectionNames const& names);
 /// Adds a gated feed-forward sublayer with Llama's names.
 void add_gated_feed_forward(TensorRules& rules, std::string const& theirs, std::string const& ours);
+/// A key that must have this value, which models without the key have, too.
+KeyRule fixed(std::string theirs, std::string_view value);
 /// The activations of feed-forward sublayers without a gate.
 std::vector<KeyRule::Value> plain_activations();
 /// The base of rotary positions and their scaling, also where transformers 5 has them.
 std::vector<KeyRule> rotary_keys();
-/// The boolean at a key, `absent` where there is none.
-bool is_true(boost::json::object const& config, char const* key, bool absent);
 /// The number of layers at a key, `absent` where there is no integer, at most max_foreign_layers.
 std::int64_t layers_at(boost::json::object const& config, char const* key, std::int64_t absent);
+/// Lists the layers that have a window, unless the list "layer_types" is there.
+void set_layer_types(boost::json::object& config, std::int64_t usual_layers,
+                     std::function<bool(std::int64_t layer)> const& has_window);
 inline constexpr std::int64_t max_foreign_layers = 4096;
 
 }  // namespace heddle

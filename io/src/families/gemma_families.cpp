@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <iterator>
 #include <string>
 
 #include "families/family_tables.hpp"
@@ -56,13 +58,7 @@ void add_scaled_attention(Rules& rules, std::string const& theirs, std::string c
 
 /// The windows of every other layer, from the first on, unless the list is there.
 void complete_layer_types(json::object& config) {
-  if (find_key(config, "layer_types") == nullptr) {
-    json::array types;
-    for (std::int64_t layer = 0; layer < layers_at(config, "num_hidden_layers", 26); ++layer) {
-      types.emplace_back(layer % 2 == 0 ? "sliding_attention" : "full_attention");
-    }
-    config["layer_types"] = std::move(types);
-  }
+  set_layer_types(config, 26, [](std::int64_t layer) { return layer % 2 == 0; });
   config.emplace("sliding_window", 4096);
 }
 
@@ -119,10 +115,8 @@ Family gemma(std::string_view model_type, std::string_view architecture) {
       .tensors = tensors_of_gemma(second ? 2 : 1),
       .ignored = {"*.rotary_emb.inv_freq"},
       .tables = causal_tables};
-  for (KeyRule const& rule : rotary_keys()) {
-    family.keys.push_back(rule);
-  }
-  family.keys.push_back({"use_bidirectional_attention", "", "false", {{"false", ""}}});
+  std::ranges::move(rotary_keys(), std::back_inserter(family.keys));
+  family.keys.push_back(fixed("use_bidirectional_attention", "false"));
   if (!second) {  // earlier versions of transformers read this key first
     family.keys.push_back({"hidden_activation", "model.activation", "", activations(true)});
   }
@@ -146,14 +140,8 @@ Family gemma(std::string_view model_type, std::string_view architecture) {
 
 /// Every sixth layer of Gemma 3 has no window, unless the list is there.
 void complete_gemma3(json::object& config, ForeignTensors const& /*tensors*/) {
-  if (find_key(config, "layer_types") == nullptr) {
-    std::int64_t const pattern = std::max<std::int64_t>(layers_at(config, "sliding_window_pattern", 6), 1);
-    json::array types;
-    for (std::int64_t layer = 0; layer < layers_at(config, "num_hidden_layers", 26); ++layer) {
-      types.emplace_back((layer + 1) % pattern == 0 ? "full_attention" : "sliding_attention");
-    }
-    config["layer_types"] = std::move(types);
-  }
+  std::int64_t const pattern = std::max<std::int64_t>(layers_at(config, "sliding_window_pattern", 6), 1);
+  set_layer_types(config, 26, [=](std::int64_t layer) { return (layer + 1) % pattern != 0; });
   config.emplace("sliding_window", 4096);
 }
 
@@ -172,14 +160,14 @@ Family gemma3() {
   });
   std::vector<KeyRule> const own{
       {"max_position_embeddings", "model.max_length", "131072"},
-      {"attn_logit_softcapping", "", "null", {{"null", ""}}},
+      fixed("attn_logit_softcapping", "null"),
       {.theirs = "final_logit_softcapping", .ours = "model.logit_cap", .null_is_zero = true},
       {.theirs = "rope_parameters.full_attention.rope_theta|rope_theta",
        .ours = "model.rotary_base",
        .absent = "1000000.0",
        .written = never},
       {.theirs = "rope_theta", .ours = "model.rotary_base", .only_written = true},
-      {"rope_parameters.sliding_attention.rope_type", "", "\"default\"", {{"\"default\"", ""}}},
+      fixed("rope_parameters.sliding_attention.rope_type", "\"default\""),
       {.theirs = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.full_attention.rope_type",
        .ours = "model.rotary_scaling",
        .absent = "\"default\"",
@@ -221,77 +209,52 @@ void complete_t5gemma(json::object& config, ForeignTensors const& /*tensors*/) {
   }
 }
 
-/// The keys of an attention of a stack, theirs and ours.
-struct AttentionKeys {
-  std::string_view their_heads, our_heads;
-  std::string_view their_columns, our_columns, their_scale;
-  std::string_view their_cap, our_cap;
-};
-constexpr std::array<AttentionKeys, 3> attentions{
-    AttentionKeys{"encoder.num_key_value_heads", "model.encoder.self_attention.kv_heads", "encoder.head_dim",
-                  "model.encoder.self_attention.head_dim", "encoder.query_pre_attn_scalar",
-                  "encoder.attn_logit_softcapping", "model.encoder.self_attention.soft_cap"},
-    {"decoder.num_key_value_heads", "model.decoder.self_attention.kv_heads", "decoder.head_dim",
-     "model.decoder.self_attention.head_dim", "decoder.query_pre_attn_scalar", "decoder.attn_logit_softcapping",
-     "model.decoder.self_attention.soft_cap"},
-    {"decoder.num_key_value_heads", "model.decoder.cross_attention.kv_heads", "decoder.head_dim",
-     "model.decoder.cross_attention.head_dim", "decoder.query_pre_attn_scalar", "decoder.attn_logit_softcapping",
-     "model.decoder.cross_attention.soft_cap"}};
-
 std::vector<KeyRule> keys_of_t5gemma() {
-  std::vector<KeyRule> keys{
-      {"is_encoder_decoder", "", "true", {{"true", ""}}},
-      {"encoder.hidden_size", "model.encoder.d_model", "2304"},
-      {"encoder.intermediate_size", "model.encoder.d_ff", "9216"},
-      {"encoder.num_hidden_layers", "model.encoder_layers", "26"},
-      {"encoder.num_attention_heads", "model.encoder.heads", "8"},
-      {"encoder.rms_norm_eps", "model.norm_epsilon", "1e-6"},
-      {"encoder.hidden_activation", "model.activation", "\"gelu_pytorch_tanh\"", activations()},
-      {.theirs = "encoder.rope_scaling.rope_theta|encoder.rope_parameters.rope_theta|encoder.rope_theta",
-       .ours = "model.rotary_base",
-       .absent = "10000.0",
-       .written = never},
-      {.theirs = "encoder.rope_theta", .ours = "model.rotary_base", .only_written = true},
-      {"encoder.rope_scaling.rope_type|encoder.rope_scaling.type|encoder.rope_parameters.rope_type",
-       "",
-       "\"default\"",
-       {{"\"default\"", ""}}},
-      {"encoder.use_bidirectional_attention", "", "false", {{"false", ""}}},
-      {"encoder.attention_bias", "", "false", {{"false", ""}}},
-      {"encoder.max_position_embeddings", "model.max_length", "8192"},
-      {"decoder.hidden_size", "model.decoder.d_model", "2304"},
-      {"decoder.intermediate_size", "model.decoder.d_ff", "9216"},
-      {"decoder.num_hidden_layers", "model.decoder_layers", "26"},
-      {"decoder.num_attention_heads", "model.decoder.heads", "8"},
-      {"decoder.rms_norm_eps", "model.norm_epsilon", "1e-6"},
-      {"decoder.hidden_activation", "model.activation", "\"gelu_pytorch_tanh\"", activations()},
-      {.theirs = "decoder.rope_scaling.rope_theta|decoder.rope_parameters.rope_theta|decoder.rope_theta",
-       .ours = "model.rotary_base",
-       .absent = "10000.0",
-       .written = never},
-      {.theirs = "decoder.rope_theta", .ours = "model.rotary_base", .only_written = true},
-      {"decoder.rope_scaling.rope_type|decoder.rope_scaling.type|decoder.rope_parameters.rope_type",
-       "",
-       "\"default\"",
-       {{"\"default\"", ""}}},
-      {"decoder.use_bidirectional_attention", "", "false", {{"false", ""}}},
-      {"decoder.attention_bias", "", "false", {{"false", ""}}},
-      {"decoder.max_position_embeddings", "model.max_length", "8192"},
-      {.theirs = "encoder.final_logit_softcapping",
-       .ours = "model.logit_cap",
-       .null_is_zero = true,
-       .only_written = true},
-      {.theirs = "decoder.final_logit_softcapping", .ours = "model.logit_cap", .absent = "30.0", .null_is_zero = true},
-      {"dropout_rate", "model.dropout", "0.0"},
-      {"dropout_rate", "model.activation_dropout", "0.0"},
-      {"attention_dropout", "model.attention_dropout", "0.0"},
-      {"tie_word_embeddings", "model.tie_embeddings", "true"}};
-  for (AttentionKeys const& each : attentions) {
-    keys.push_back({each.their_heads, each.our_heads, "4", {}, 0, all_heads});
-    keys.push_back({each.their_columns, each.our_columns, "256", {}, 0, columns_of_head});
-    keys.push_back(
-        {.theirs = each.their_scale, .ours = each.our_columns, .unset = columns_of_head, .only_written = true});
-    keys.push_back({.theirs = each.their_cap, .ours = each.our_cap, .absent = "50.0", .null_is_zero = true});
+  std::vector<KeyRule> keys{fixed("is_encoder_decoder", "true")};
+  auto const add = [&](std::initializer_list<KeyRule> more) { keys.insert(keys.end(), more); };
+  for (std::string const stack : {"encoder", "decoder"}) {
+    std::string const theirs = stack + ".";
+    std::string const ours = "model." + stack;
+    add({{theirs + "hidden_size", ours + ".d_model", "2304"},
+         {theirs + "intermediate_size", ours + ".d_ff", "9216"},
+         {theirs + "num_hidden_layers", ours + "_layers", "26"},
+         {theirs + "num_attention_heads", ours + ".heads", "8"},
+         {theirs + "rms_norm_eps", "model.norm_epsilon", "1e-6"},
+         {theirs + "hidden_activation", "model.activation", "\"gelu_pytorch_tanh\"", activations()},
+         {.theirs = fmt::format("{0}rope_scaling.rope_theta|{0}rope_parameters.rope_theta|{0}rope_theta", theirs),
+          .ours = "model.rotary_base",
+          .absent = "10000.0",
+          .written = never},
+         {.theirs = theirs + "rope_theta", .ours = "model.rotary_base", .only_written = true},
+         fixed(fmt::format("{0}rope_scaling.rope_type|{0}rope_scaling.type|{0}rope_parameters.rope_type", theirs),
+               "\"default\""),
+         fixed(theirs + "use_bidirectional_attention", "false"),
+         fixed(theirs + "attention_bias", "false"),
+         {theirs + "max_position_embeddings", "model.max_length", "8192"}});
+  }
+  add({{.theirs = "encoder.final_logit_softcapping",
+        .ours = "model.logit_cap",
+        .null_is_zero = true,
+        .only_written = true},
+       {.theirs = "decoder.final_logit_softcapping", .ours = "model.logit_cap", .absent = "30.0", .null_is_zero = true},
+       {"dropout_rate", "model.dropout", "0.0"},
+       {"dropout_rate", "model.activation_dropout", "0.0"},
+       {"attention_dropout", "model.attention_dropout", "0.0"},
+       {"tie_word_embeddings", "model.tie_embeddings", "true"}});
+  for (auto const& [stack, sublayer] :
+       {std::pair("encoder", "self_attention"), {"decoder", "self_attention"}, {"decoder", "cross_attention"}}) {
+    std::string const theirs = fmt::format("{}.", stack);
+    std::string const ours = fmt::format("model.{}.{}.", stack, sublayer);
+    add({{theirs + "num_key_value_heads", ours + "kv_heads", "4", {}, 0, all_heads},
+         {theirs + "head_dim", ours + "head_dim", "256", {}, 0, columns_of_head},
+         {.theirs = theirs + "query_pre_attn_scalar",
+          .ours = ours + "head_dim",
+          .unset = columns_of_head,
+          .only_written = true},
+         {.theirs = theirs + "attn_logit_softcapping",
+          .ours = ours + "soft_cap",
+          .absent = "50.0",
+          .null_is_zero = true}});
   }
   return keys;
 }

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <boost/json.hpp>
+#include <iterator>
 #include <string>
 
 #include "families/family_tables.hpp"
@@ -44,9 +46,9 @@ Family opt() {
                    {"dropout", "model.dropout", "0.1"},
                    {"attention_dropout", "model.attention_dropout", "0.0"},
                    {"enable_bias", "model.biases", "true"},
-                   {"do_layer_norm_before", "", "true", {{"true", ""}}},
-                   {"_remove_final_layer_norm", "", "false", {{"false", ""}}},
-                   {"layer_norm_elementwise_affine", "", "true", {{"true", ""}}},
+                   fixed("do_layer_norm_before", "true"),
+                   fixed("_remove_final_layer_norm", "false"),
+                   fixed("layer_norm_elementwise_affine", "true"),
                    {"tie_word_embeddings", "model.tie_embeddings", "true"}},
           .tensors = tensors_of_opt(tables),
           .tables = tables,
@@ -87,16 +89,13 @@ Family starcoder2() {
                 .tensors = std::move(rules),
                 .ignored = {"*.rotary_emb.inv_freq"},
                 .tables = causal_tables};
-  for (KeyRule const& rule : rotary_keys()) {
-    family.keys.push_back(rule);
-  }
+  std::ranges::move(rotary_keys(), std::back_inserter(family.keys));
   return family;
 }
 
 /// A feed-forward sublayer is four times as wide as the model.
 void set_width(json::object& config, char const* width, std::int64_t absent) {
-  json::value const* const found = find_key(config, width);
-  set_own_key(config, feed_forward_key, 4 * (found != nullptr && found->is_int64() ? found->get_int64() : absent));
+  set_own_key(config, feed_forward_key, 4 * integer_at(config, width, absent));
 }
 
 bool is_four_times_as_wide(ModelConfig const& model) {
@@ -137,7 +136,7 @@ Family mpt() {
                    "model.scale_embedding=false", "model.biases=false", "model.activation=gelu"},
       .keys =
           {{"d_model", "model.d_model", "2048"},
-           {"expansion_ratio", "", "4", {{"4", ""}}},
+           fixed("expansion_ratio", "4"),
            {.theirs = feed_forward_key, .ours = "model.d_ff", .written = is_four_times_as_wide},
            {"n_layers", "model.decoder_layers", "24"},
            {"n_heads", "model.heads", "16"},
@@ -146,15 +145,15 @@ Family mpt() {
            // transformers 5 takes only whole numbers here: an export leaves them out.
            {.theirs = "attn_config.attn_pdrop", .ours = "model.dropout", .absent = "0.0", .written = never},
            {.theirs = "attn_config.attn_pdrop", .ours = "model.attention_dropout", .absent = "0.0", .written = never},
-           {"attn_config.alibi", "", "true", {{"true", ""}}},
-           {"attn_config.alibi_bias_max", "", "8", {{"8", ""}}},
-           {"attn_config.attn_type", "", "\"multihead_attention\"", {{"\"multihead_attention\"", ""}}},
-           {"attn_config.clip_qkv", "", "null", {{"null", ""}}},
-           {"attn_config.softmax_scale", "", "null", {{"null", ""}}},
-           {"attn_config.prefix_lm", "", "false", {{"false", ""}}},
-           {"attn_config.qk_ln", "", "false", {{"false", ""}}},
-           {"logit_scale", "", "null", {{"null", ""}}},
-           {"no_bias", "", "true", {{"true", ""}}},
+           fixed("attn_config.alibi", "true"),
+           fixed("attn_config.alibi_bias_max", "8"),
+           fixed("attn_config.attn_type", "\"multihead_attention\""),
+           fixed("attn_config.clip_qkv", "null"),
+           fixed("attn_config.softmax_scale", "null"),
+           fixed("attn_config.prefix_lm", "false"),
+           fixed("attn_config.qk_ln", "false"),
+           fixed("logit_scale", "null"),
+           fixed("no_bias", "true"),
            {"tie_word_embeddings", "model.tie_embeddings", "true"}},
       .tensors = std::move(rules),
       .complete = [](json::object& config, ForeignTensors const&) { set_width(config, "d_model", 2048); },
@@ -187,7 +186,7 @@ Family bloom() {
                    {"n_head", "model.heads", "8"},
                    {"seq_length", "model.max_length", "2048"},
                    {"layer_norm_epsilon", "model.norm_epsilon", "1e-5"},
-                   {"apply_residual_connection_post_layernorm", "", "false", {{"false", ""}}},
+                   fixed("apply_residual_connection_post_layernorm", "false"),
                    {"hidden_dropout", "model.dropout", "0.0"},
                    {"attention_dropout", "model.attention_dropout", "0.0"},
                    {"tie_word_embeddings", "model.tie_embeddings", "true"}},

@@ -81,7 +81,7 @@ void complete_config(Family const& family, json::object& config, ForeignTensors 
   }
   auto const rule_of = [&](std::string_view key) { return std::ranges::find(family.keys, key, &KeyRule::theirs); };
   auto const tying = rule_of("tie_word_embeddings");
-  bool const one_name = is_true(config, "tie_word_embeddings", tying != family.keys.end() && tying->absent == "true");
+  bool const one_name = flag_at(config, "tie_word_embeddings", tying != family.keys.end() && tying->absent == "true");
   if (!one_name && present(names.output).empty()) {
     throw DataError(
         "there is no tensor {}, and config.json's tie_word_embeddings says that it is not the table of the tokens; the "
@@ -93,7 +93,7 @@ void complete_config(Family const& family, json::object& config, ForeignTensors 
   config["tie_word_embeddings"] = tied;
   if (!names.encoder.empty()) {
     bool const separate =
-        !are_equal(tensors, encoder, decoder) || !is_true(config, "share_encoder_decoder_embeddings", true);
+        !are_equal(tensors, encoder, decoder) || !flag_at(config, "share_encoder_decoder_embeddings", true);
     bool const may_share = tied || rule_of(shared_inputs_key) != family.keys.end();
     set_own_key(config, separate_tables_key, separate || !may_share);
     set_own_key(config, shared_inputs_key, !separate && !tied && may_share);

@@ -1,3 +1,4 @@
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 
 #include <heddle/core/base/error.hpp>
@@ -14,13 +15,7 @@ void require(int answer, char const* what) {
 }
 
 std::string hexadecimal(DigestBytes const& digest) {
-  constexpr char const* digits = "0123456789abcdef";
-  std::string text;
-  for (std::uint8_t const byte : digest) {
-    text += digits[byte >> 4];
-    text += digits[byte & 15];
-  }
-  return text;
+  return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 
 }  // namespace

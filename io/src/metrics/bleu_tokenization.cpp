@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/algorithm/string/replace.hpp>
 #include <heddle/io/metrics/metric.hpp>
 #include <heddle/io/text/text.hpp>
 #include <string>
@@ -12,12 +13,6 @@
 
 namespace heddle {
 namespace {
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
 
 bool is_digit(char c) noexcept {
   return c >= '0' && c <= '9';
@@ -89,13 +84,13 @@ std::string separate_punctuation(std::string_view text) {
 }
 
 std::string tokenize_13a(std::string text) {
-  replace_all(text, "<skipped>", "");
-  replace_all(text, "-\n", "");
-  replace_all(text, "\n", " ");
-  replace_all(text, "&quot;", "\"");
-  replace_all(text, "&amp;", "&");
-  replace_all(text, "&lt;", "<");
-  replace_all(text, "&gt;", ">");
+  boost::replace_all(text, "<skipped>", "");
+  boost::replace_all(text, "-\n", "");
+  boost::replace_all(text, "\n", " ");
+  boost::replace_all(text, "&quot;", "\"");
+  boost::replace_all(text, "&amp;", "&");
+  boost::replace_all(text, "&lt;", "<");
+  boost::replace_all(text, "&gt;", ">");
   return separate_punctuation(" " + text + " ");
 }
 

@@ -12,32 +12,18 @@ namespace heddle {
 
 namespace {
 
-/// The lines of a dataset. Keeps a reference to it.
-class DatasetLines final : public TextLines {
+/// The lines of a dataset, or the sources or the targets of its pairs, each after a tag. Keeps a reference to it.
+class DatasetTexts final : public TextLines {
  public:
-  explicit DatasetLines(Dataset const& dataset) : dataset_(dataset) {}
-
-  std::int64_t size() const override { return dataset_.size(); }
-  std::int64_t length(std::int64_t line) const override { return dataset_.length(SampleLength::line, line); }
-  LengthCounts lengths() const override { return dataset_.lengths(SampleLength::line); }
-  std::vector<std::int32_t> tokens(std::int64_t line, std::int64_t begin, std::int64_t count) const override {
-    return dataset_.line(line, begin, count);
-  }
-
- private:
-  Dataset const& dataset_;
-};
-
-/// The sources or the targets of a dataset's pairs, each after a tag. Keeps a reference to the dataset.
-class DatasetSide final : public TextLines {
- public:
-  DatasetSide(Dataset const& dataset, SampleLength side, std::vector<std::int32_t> tag)
+  DatasetTexts(Dataset const& dataset, SampleLength side, std::vector<std::int32_t> tag = {})
       : dataset_(dataset), side_(side), tag_(std::move(tag)) {}
-
   std::int64_t size() const override { return dataset_.size(); }
   std::int64_t length(std::int64_t line) const override { return std::ssize(tag_) + dataset_.length(side_, line); }
   LengthCounts lengths() const override { return dataset_.lengths(side_); }
   std::vector<std::int32_t> tokens(std::int64_t line, std::int64_t begin, std::int64_t count) const override {
+    if (side_ == SampleLength::line) {
+      return dataset_.line(line, begin, count);
+    }
     std::vector<std::int32_t> tokens;
     dataset_.read(side_, line, tokens);
     tokens.insert(tokens.begin(), tag_.begin(), tag_.end());
@@ -240,8 +226,8 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task
   bool const sources = !dataset.has_lines() && form && *form != PairForm::targets;
   std::vector<std::int32_t> tag = tag_of(use.corpus, dataset, sources);
   if (dataset.has_lines()) {
-    auto samples = text_samples(config, task, std::make_unique<DatasetLines>(dataset), dataset.source_tokenizer(), use,
-                                dataset.name());
+    auto samples = text_samples(config, task, std::make_unique<DatasetTexts>(dataset, SampleLength::line),
+                                dataset.source_tokenizer(), use, dataset.name());
     if (!samples) {
       throw ConfigError(
           "{} is trained on sentence pairs, but {}; make pairs with `heddle prepare --source … --target …`, "
@@ -262,8 +248,8 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task
         where, *form == PairForm::prefixed ? " with mask = \"prefix\"" : "", dataset.name());
   }
   if (*form == PairForm::joined) {
-    return joined_samples(std::make_unique<DatasetSide>(dataset, SampleLength::source, std::move(tag)),
-                          std::make_unique<DatasetSide>(dataset, SampleLength::target, std::vector<std::int32_t>()),
+    return joined_samples(std::make_unique<DatasetTexts>(dataset, SampleLength::source, std::move(tag)),
+                          std::make_unique<DatasetTexts>(dataset, SampleLength::target),
                           text_rule(config, task, dataset.source_tokenizer(), use, dataset.name()));
   }
   std::string warning = tag_warning(use.corpus, dataset.source_tokenizer(), tag);

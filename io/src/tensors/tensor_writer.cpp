@@ -4,9 +4,11 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <optional>
+#include <utility>
 
-#include "file_writer.hpp"
+#include "files/direct_file.hpp"
 #include "files/file_descriptor.hpp"
 #include "formats/element_bytes.hpp"
 #include "parallel/run_collectively.hpp"
@@ -50,6 +52,91 @@ class Chunks {
   std::int64_t max_;
   std::size_t extent_ = 0;
   std::int64_t begin_ = 0;
+};
+
+/// A new file that is written sequentially, and hashed from the same memory, by a thread that does nothing
+/// else (no MPI, no HDF5) while its owner fills the next buffer.
+class FileWriter {
+ public:
+  /// Throws Error if the file exists or cannot be made.
+  explicit FileWriter(fs::path const& path) : file_(path), hash_(path.filename().string()) {}
+
+  /// The bytes queued so far.
+  std::int64_t position() const { return position_; }
+  /// Memory for the next bytes. Without `queue` the next call returns the same.
+  std::span<std::uint8_t> buffer(std::size_t bytes) {
+    latest_ = bytes;
+    if (filling_.memory.size() < filling_.filled + bytes) {
+      filling_.memory.resize(filling_.filled + bytes);
+    }
+    return std::span(filling_.memory).subspan(filling_.filled, bytes);
+  }
+  /// Queues the bytes of the last `buffer`. Throws the error of bytes that were queued before.
+  void queue() {
+    position_ += static_cast<std::int64_t>(latest_);
+    filling_.filled += std::exchange(latest_, 0);
+    if (filling_.filled >= DirectBuffer::bytes) {
+      start();
+    }
+  }
+
+  /// Waits until everything is written, then, if `durable`, until it is on the disk. Throws the first error of the
+  /// writing.
+  FileDigest finish(bool durable) {
+    start();
+    wait();
+    auto const began = SteadyClock::now();
+    file_.finish(durable);
+    write_seconds_ += seconds_since(began);
+    return hash_.finish();
+  }
+
+  /// After `finish`: seconds spent on hashing, and on writing and fsync.
+  double digest_seconds() const { return digest_seconds_; }
+  double write_seconds() const { return write_seconds_; }
+
+ private:
+  /// Bytes in a vector that does not shrink, so that its memory is used again.
+  struct Buffer {
+    std::vector<std::uint8_t> memory;
+    std::size_t filled = 0;
+  };
+
+  /// Waits for the thread, and throws its error.
+  void wait() {
+    if (thread_) {
+      thread_->finish();
+      thread_.reset();
+    }
+  }
+  /// Hands the buffer to a thread.
+  void start() {
+    wait();
+    std::swap(filling_, writing_);
+    filling_.filled = 0;
+    thread_.emplace([this] { write(std::span(writing_.memory).first(writing_.filled)); });
+  }
+  void write(std::span<std::uint8_t const> bytes) {
+    auto const began = SteadyClock::now();
+    hash_.add(bytes);
+    digest_seconds_ += seconds_since(began);
+    auto const hashed = SteadyClock::now();
+    file_.append(bytes);
+    write_seconds_ += seconds_since(hashed);
+  }
+
+  DirectFile file_;
+  std::int64_t position_ = 0;
+  Buffer filling_;
+  std::size_t latest_ = 0;  ///< bytes of the last `buffer`
+
+  // The thread's own, until it has ended.
+  Buffer writing_;
+  FileHash hash_;
+  double digest_seconds_ = 0;
+  double write_seconds_ = 0;
+
+  std::optional<BackgroundThread> thread_;  ///< the last member: it ends before those that it uses
 };
 
 /// Queues the image's bytes up to `end`.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <unicode/utf8.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -30,28 +31,11 @@ struct CodePoint {
 /// Decodes the code point at the front of a non-empty `text`. One U+FFFD stands for the start of a code point as far as
 /// it is well-formed, else for one byte (Unicode 15, 3.9: maximal subparts; Python does so, too).
 CodePoint first_code_point(std::string_view text) noexcept {
-  auto const byte = [&](std::size_t index) { return static_cast<unsigned char>(text[index]); };
-  unsigned char const lead = byte(0);
-  if (lead < 0x80) {
-    return {lead, 1, true};
-  }
-  if (lead < 0xC2 || lead > 0xF4) {
-    return {0, 1, false};
-  }
-  std::size_t const length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  char32_t value = lead & (0xFFU >> (length + 1));
-  // The second byte's bounds leave out what is overlong, a surrogate or above U+10FFFF.
-  unsigned char min = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  unsigned char max = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  for (std::size_t index = 1; index < length; ++index) {
-    if (index == text.size() || byte(index) < min || byte(index) > max) {
-      return {0, index, false};
-    }
-    value = (value << 6U) | (byte(index) & 0x3FU);
-    min = 0x80;
-    max = 0xBF;
-  }
-  return {value, length, true};
+  auto const* const bytes = reinterpret_cast<unsigned char const*>(text.data());
+  std::size_t length = 0;
+  UChar32 point = 0;
+  U8_NEXT(bytes, length, text.size(), point);
+  return {point < 0 ? U'\0' : static_cast<char32_t>(point), length, point >= 0};
 }
 
 /// White space as Python's `str.isspace` sees it, so that metrics agree with sacreBLEU.
@@ -404,17 +388,11 @@ std::u32string decode_utf8(std::string_view text) {
 
 std::string encode_utf8(std::u32string_view points) {
   std::string text;
-  auto const add = [&](char32_t first, char32_t point, int more) {
-    text += static_cast<char>(first | (point >> (6 * more)));
-    while (more-- > 0) {
-      text += static_cast<char>(0x80 | ((point >> (6 * more)) & 0x3f));
-    }
-  };
   for (char32_t const point : points) {
-    point < 0x80      ? add(0, point, 0)
-    : point < 0x800   ? add(0xc0, point, 1)
-    : point < 0x10000 ? add(0xe0, point, 2)
-                      : add(0xf0, point, 3);
+    std::array<char, U8_MAX_LENGTH> bytes;
+    std::size_t used = 0;
+    U8_APPEND_UNSAFE(bytes.data(), used, static_cast<UChar32>(point));
+    text.append(bytes.data(), used);
   }
   return text;
 }

@@ -1,7 +1,6 @@
 #include "tokenizer_steps/characters.hpp"
 
 #include <unicode/uchar.h>
-#include <unicode/utf8.h>
 
 #include <array>
 #include <heddle/io/text/text.hpp>
@@ -88,10 +87,7 @@ std::string_view last_character(std::string_view text) {
 }
 
 void append_utf8(std::string& text, char32_t letter) {
-  std::array<char, U8_MAX_LENGTH> bytes;
-  std::int32_t used = 0;
-  U8_APPEND_UNSAFE(bytes.data(), used, static_cast<UChar32>(letter));
-  text.append(bytes.data(), static_cast<std::size_t>(used));
+  text += encode_utf8({&letter, 1});
 }
 
 std::string in_byte_alphabet(std::string_view bytes) {

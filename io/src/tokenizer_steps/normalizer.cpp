@@ -64,13 +64,13 @@ Step replace_step(json::object const& options) {
 template <class Change>
 Step by_characters(Change change) {
   return [change](std::string& text, bool& at_start) {
-    std::u32string const letters = decode_utf8(text);
-    text.clear();
-    for (char32_t const letter : letters) {
+    std::u32string changed;
+    for (char32_t const letter : decode_utf8(text)) {
       std::u32string const now = change(letter);
-      at_start = at_start && !(text.empty() && now.empty());
-      text += encode_utf8(now);
+      at_start = at_start && !(changed.empty() && now.empty());
+      changed += now;
     }
+    text = encode_utf8(changed);
   };
 }
 

@@ -134,6 +134,13 @@ void for_each_field(std::string_view message, Visit const& visit) {
   }
 }
 
+/// The last field of each number.
+std::map<std::uint32_t, Field> fields_of(std::string_view message) {
+  std::map<std::uint32_t, Field> fields;
+  for_each_field(message, [&](Field const& field) { fields[field.number] = field; });
+  return fields;
+}
+
 void put_varint(std::string& out, std::uint64_t value) {
   for (; value >= 0x80; value >>= 7U) {
     out += static_cast<char>(value | 0x80U);
@@ -312,27 +319,20 @@ std::string_view text_form_of_model(std::string_view bytes) {
 }
 
 SpecialPieces SentencePieceModel::special() const {
-  SpecialPieces special{"<s>", "</s>", "<unk>", "<pad>"};
-  std::map<std::uint32_t, std::string*> const names = {{begin_piece, &special.begin},
-                                                       {end_piece, &special.end},
-                                                       {unknown_piece, &special.unknown},
-                                                       {padding_piece, &special.padding}};
-  for_each_field(trainer_, [&](Field const& field) {
-    if (auto const name = names.find(field.number); name != names.end() && !field.message().empty()) {
-      *name->second = field.message();
-    }
-  });
-  return special;
+  auto const fields = fields_of(trainer_);
+  auto const name = [&](TrainerField number, char const* absent) {
+    auto const found = fields.find(number);
+    std::string_view const given = found == fields.end() ? "" : found->second.message();
+    return std::string(given.empty() ? absent : given);
+  };
+  return {name(begin_piece, "<s>"), name(end_piece, "</s>"), name(unknown_piece, "<unk>"),
+          name(padding_piece, "<pad>")};
 }
 
 bool SentencePieceModel::bpe() const {
-  std::uint64_t type = 0;
-  for_each_field(trainer_, [&](Field const& field) {
-    if (field.number == model_type) {
-      type = field.of_wire(as_varint);
-    }
-  });
-  return type == bpe_type;
+  auto const fields = fields_of(trainer_);
+  auto const type = fields.find(model_type);
+  return type != fields.end() && type->second.of_wire(as_varint) == bpe_type;
 }
 
 SentencePieceModel::Normalizer SentencePieceModel::normalizer() const {

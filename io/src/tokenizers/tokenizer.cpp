@@ -300,10 +300,6 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
   return from_model(std::move(model));
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
-  return model_->encode(text);
-}
-
 std::string Tokenizer::decode(std::span<int32_t const> ids) const {
   auto const wrong = std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id < 0 || id >= size(); });
   if (wrong != ids.end()) {
@@ -317,22 +313,6 @@ std::string Tokenizer::piece(int32_t id) const {
     throw Error("token id {} is outside the vocabulary's 0 to {}", id, size() - 1);
   }
   return model_->piece(id);
-}
-
-int32_t Tokenizer::size() const noexcept {
-  return model_->size;
-}
-SpecialIds const& Tokenizer::special_ids() const noexcept {
-  return model_->ids;
-}
-std::vector<int32_t> const& Tokenizer::sentinels() const noexcept {
-  return model_->sentinels;
-}
-TextForm const& Tokenizer::form() const noexcept {
-  return model_->text_form;
-}
-std::string const& Tokenizer::model() const noexcept {
-  return model_->bytes;
 }
 
 std::unordered_map<std::string, int32_t> piece_ids(Tokenizer const& tokenizer) {

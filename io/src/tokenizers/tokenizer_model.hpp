@@ -1,37 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <heddle/core/tensor/pack.hpp>
-#include <heddle/io/tokenizers/text_form.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace heddle {
 
 /// Datasets and checkpoints refuse larger models.
 inline constexpr std::int64_t max_model_bytes = std::int64_t{64} << 20;
-
-/// A kind of vocabulary: what Tokenizer's copies share. Its functions may be called from several threads.
-struct TokenizerModel {
-  TokenizerModel() = default;
-  TokenizerModel(TokenizerModel const&) = delete;
-  TokenizerModel& operator=(TokenizerModel const&) = delete;
-  virtual ~TokenizerModel() = default;
-
-  // Tokenizer documents these functions. Ids are inside [0, size).
-  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  virtual std::string decode(std::span<std::int32_t const> ids) const = 0;
-  virtual std::string piece(std::int32_t id) const = 0;
-
-  std::string bytes;  ///< that it was made from
-  std::int32_t size = 0;
-  SpecialIds ids;
-  std::vector<std::int32_t> sentinels;
-  TextForm text_form;
-};
 
 /// The maximum number of ids of a vocabulary that comes from another system: eight times those of the largest known.
 inline constexpr std::int64_t max_foreign_ids = std::int64_t{1} << 21;

@@ -30,11 +30,6 @@ constexpr std::array class_positions{ClassPositions{"MBart50", LanguagePosition:
                                      ClassPositions{"M2M100", LanguagePosition::first, LanguagePosition::first},
                                      ClassPositions{"Marian", LanguagePosition::of_target, LanguagePosition::none}};
 
-std::string text_at(json::object const& object, char const* key) {
-  json::value const* const found = find_key(object, key);
-  return found != nullptr && found->is_string() ? json::value_to<std::string>(*found) : "";
-}
-
 /// A language among the special pieces of a vocabulary.
 struct Language {
   std::string name;
@@ -47,8 +42,7 @@ std::vector<Language> special_tokens(std::string const& model) {
   json::object const document = json_object_of(model, "the vocabulary");
   json::value const* const added = find_key(document, "added_tokens");
   for (json::value const& token : added == nullptr ? json::array() : added->as_array()) {
-    json::value const* const special = token.as_object().if_contains("special");
-    if (special != nullptr && *special == true) {
+    if (flag_at(token.as_object(), "special")) {
       tokens.push_back({text_at(token.as_object(), "content"), json::value_to<std::int32_t>(token.at("id"))});
     }
   }
@@ -177,14 +171,13 @@ void set_default_languages(TextForm& form, std::vector<Language> const& language
 
 /// The token that a decoder starts from where a SentencePiece model cannot name it: MADLAD-400 has <unk>.
 std::int32_t plain_start(json::object const& config, std::string const& model) {
-  json::value const* const start = find_key(config, "decoder_start_token_id");
-  if (start == nullptr || !start->is_int64() || is_json(model)) {
+  auto const id = integer_at(config, "decoder_start_token_id", -1);
+  if (id < 0 || is_json(model)) {
     return SpecialIds::absent;
   }
   std::vector<SentencePiece> const pieces = SentencePieceModel::parse(model).pieces;
-  auto const id = start->get_int64();
   bool const plain =
-      id >= 0 && id < std::ssize(pieces) && pieces[static_cast<std::size_t>(id)].type != SentencePiece::Type::control;
+      id < std::ssize(pieces) && pieces[static_cast<std::size_t>(id)].type != SentencePiece::Type::control;
   return plain ? static_cast<std::int32_t>(id) : SpecialIds::absent;
 }
 
@@ -239,8 +232,7 @@ TextForm marian_form(std::string const& model) {
 TextForm foreign_form(Family const& family, json::object const& config, Files const& files, std::string const& model) {
   TextForm form;
   json::object const generation = json_object_in(files, "generation_config.json");
-  json::value const* const encoder = find_key(config, "is_encoder_decoder");
-  if (encoder != nullptr && *encoder == json::value(true)) {
+  if (flag_at(config, "is_encoder_decoder")) {
     std::string const tokenizer = tokenizer_class(family, config, files);
     auto const languages = languages_of(model);
     auto const places = std::ranges::find_if(
@@ -248,8 +240,7 @@ TextForm foreign_form(Family const& family, json::object const& config, Files co
     json::object const settings = json_object_in(files, "tokenizer_config.json");
     if (places != class_positions.end() && !languages.empty()) {
       set_languages(form, languages, *places);
-      json::value const* const legacy = find_key(settings, "legacy_behaviour");
-      if (tokenizer.starts_with("Nllb") && legacy != nullptr && *legacy == json::value(true)) {
+      if (tokenizer.starts_with("Nllb") && flag_at(settings, "legacy_behaviour")) {
         form.source.language = LanguagePosition::last;
       }
       set_default_languages(form, languages, settings, config);

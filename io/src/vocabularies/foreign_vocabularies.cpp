@@ -97,8 +97,7 @@ std::string complete_start_and_end(std::string& model) {
   return note;
 }
 
-std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::int64_t rows,
-                          std::optional<std::int64_t> padding) {
+std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::int64_t rows, std::int64_t padding) {
   auto model = SentencePieceModel::parse(bytes);
   if (extra_ids < 0 || extra_ids > max_foreign_ids) {
     throw DataError("a T5 vocabulary with {} extra ids", extra_ids);
@@ -108,8 +107,8 @@ std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::i
     sentinels.push_back(fmt::format("<extra_id_{}>", --extra_ids));
   }
   auto special = model.special();
-  if (padding && *padding >= 0 && *padding < std::ssize(model.pieces)) {
-    special.padding = model.pieces[static_cast<std::size_t>(*padding)].text;
+  if (padding >= 0 && padding < std::ssize(model.pieces)) {
+    special.padding = model.pieces[static_cast<std::size_t>(padding)].text;
   }
   special.begin = special.padding;
   return shifted(std::move(model), {}, 0, sentinels, rows, special);

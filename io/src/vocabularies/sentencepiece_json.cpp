@@ -106,6 +106,11 @@ std::string expression_of(std::vector<std::string> texts) {
 
 }  // namespace
 
+json::object token_entry(json::value const& id, std::string_view text, bool normalized, bool special) {
+  return {{"id", id},        {"content", text},          {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", normalized}, {"special", special}};
+}
+
 json::object sentencepiece_as_json(std::string_view bytes) {
   SentencePieceModel const model = SentencePieceModel::parse(bytes);
   SentencePieceModel::Normalizer const normalizer = model.normalizer();
@@ -120,13 +125,7 @@ json::object sentencepiece_as_json(std::string_view bytes) {
   for (std::size_t id = 0; id < model.pieces.size(); ++id) {
     SentencePiece const& piece = model.pieces[id];
     if (piece.type == Type::control || piece.type == Type::unknown) {
-      added.push_back({{"id", id},
-                       {"content", piece.text},
-                       {"single_word", false},
-                       {"lstrip", false},
-                       {"rstrip", false},
-                       {"normalized", false},
-                       {"special", true}});
+      added.push_back(token_entry(id, piece.text, false, true));
     } else if (piece.type == Type::user_defined) {
       symbols.push_back(piece.text);
     }

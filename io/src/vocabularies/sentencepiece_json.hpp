@@ -10,4 +10,7 @@ namespace heddle {
 /// (`tokenizers` loses them), and for the texts of special pieces, which are read as these.
 boost::json::object sentencepiece_as_json(std::string_view bytes);
 
+/// An entry of "added_tokens" in a tokenizer.json.
+boost::json::object token_entry(boost::json::value const& id, std::string_view text, bool normalized, bool special);
+
 }  // namespace heddle

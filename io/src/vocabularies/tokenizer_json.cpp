@@ -92,15 +92,14 @@ SpecialIds ids_of_bert(json::object const& tokenizer, SpecialTokens const& token
 
 /// The token that the decoders of a family start from, if its files name none.
 std::optional<std::int32_t> usual_start(json::object const& config, SpecialIds const& ids) {
-  json::value const* const found = find_key(config, "model_type");
-  std::string const type = found == nullptr ? "" : json::value_to<std::string>(*found);
+  std::string const type = text_at(config, "model_type");
   bool const padding = type == "t5" || type == "mt5" || type == "umt5" || type == "pegasus";
   std::int32_t const id = padding ? ids.padding : type == "mbart" || type == "m2m_100" ? ids.end : SpecialIds::absent;
   return id == SpecialIds::absent ? std::nullopt : std::optional(id);
 }
 
 SpecialIds ids_of(json::object const& tokenizer, SpecialTokens const& tokens, json::object const& config) {
-  if (json::value const* const type = find_key(tokenizer, "model.type"); type != nullptr && *type == "WordPiece") {
+  if (text_at(tokenizer, "model.type") == "WordPiece") {
     return ids_of_bert(tokenizer, tokens);
   }
   SpecialIds ids;
@@ -145,13 +144,7 @@ json::array merges_of(std::string_view text) {
 json::array added_tokens(Files const& files, SpecialTokens const& tokens, json::object const& vocabulary) {
   std::map<std::string, json::object, std::less<>> added;
   auto const add = [&](std::string const& text, json::value const& id, bool special) {
-    added.try_emplace(text, json::object{{"id", id},
-                                         {"content", text},
-                                         {"single_word", false},
-                                         {"lstrip", false},
-                                         {"rstrip", false},
-                                         {"normalized", !special},
-                                         {"special", special}});
+    added.try_emplace(text, token_entry(id, text, !special, special));
   };
   if (json::value const* const decoder = find_key(tokens.config(), "added_tokens_decoder")) {
     for (auto const& [id, token] : decoder->as_object()) {
@@ -339,9 +332,7 @@ std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder) {
 }
 
 bool is_of_bytes(Files const& files) {
-  json::object const config = json_object_in(files, "tokenizer_config.json");
-  json::value const* const type = find_key(config, "tokenizer_class");
-  return type != nullptr && *type == "ByT5Tokenizer";
+  return text_at(json_object_in(files, "tokenizer_config.json"), "tokenizer_class") == "ByT5Tokenizer";
 }
 
 std::string read_json_vocabulary(Files const& files, json::object const& config) {
@@ -351,8 +342,7 @@ std::string read_json_vocabulary(Files const& files, json::object const& config)
                            : files.contains("merges.txt")     ? tokenizer_of_merges(files, tokens, config)
                                                               : tokenizer_of_word_pieces(files, tokens, config);
   SpecialIds const ids = ids_of(tokenizer, tokens, config);
-  json::value const* const rows = find_key(config, "vocab_size");
-  return model_of(std::move(tokenizer), ids, rows == nullptr || !rows->is_int64() ? 0 : rows->get_int64());
+  return model_of(std::move(tokenizer), ids, integer_at(config, "vocab_size", 0));
 }
 
 }  // namespace heddle

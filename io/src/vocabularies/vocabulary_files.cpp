@@ -4,6 +4,7 @@
 #include <array>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/text/bounded_json.hpp>
@@ -16,7 +17,6 @@
 
 #include "tokenizers/tokenizer_model.hpp"
 #include "vocabularies/foreign_forms.hpp"
-#include "vocabularies/kept_keys.hpp"
 
 namespace heddle {
 
@@ -24,6 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace json = boost::json;
+using Files = std::map<std::string, std::string>;
 
 /// The target's vocab.json of a Marian model whose sides have a vocabulary each.
 constexpr char const* target_vocab_json = "target_vocab.json";
@@ -66,15 +67,14 @@ char const* sentencepiece_name(Kind kind) {
 
 /// The kind of vocabulary in these files: an export of a model that was trained here has its SentencePiece model or its
 /// tokenizer.json as it is, whatever the family.
-Kind kind_of(Family const& family, std::map<std::string, std::string> const& files) {
+Kind kind_of(Family const& family, Files const& files) {
   Kind const kind = kind_of(family);
   bool const without = kind == Kind::marian && !files.contains("source.spm") && !files.contains("target.spm");
   return without || files.contains("tokenizer.model") ? Kind::plain : kind;
 }
 
 /// Adds the files of these names that the directory has.
-void add_files(fs::path const& directory, std::span<char const* const> names,
-               std::map<std::string, std::string>& files) {
+void add_files(fs::path const& directory, std::span<char const* const> names, Files& files) {
   std::int64_t left = max_origin_bytes;
   for (auto const& [name, bytes] : files) {
     left -= std::ssize(bytes);
@@ -91,7 +91,7 @@ void add_files(fs::path const& directory, std::span<char const* const> names,
   }
 }
 
-std::string const& file(std::map<std::string, std::string> const& files, char const* name, fs::path const& directory) {
+std::string const& file(Files const& files, char const* name, fs::path const& directory) {
   auto const found = files.find(name);
   if (found == files.end()) {
     throw DataError("{} does not exist: the vocabulary is read from it", (directory / name).string());
@@ -100,8 +100,7 @@ std::string const& file(std::map<std::string, std::string> const& files, char co
 }
 
 /// The bytes of a SentencePiece model. Throws DataError, which names the file, where they are none.
-std::string const& sentencepiece_file(std::map<std::string, std::string> const& files, char const* name,
-                                      fs::path const& directory) {
+std::string const& sentencepiece_file(Files const& files, char const* name, fs::path const& directory) {
   std::string const& bytes = file(files, name, directory);
   try {
     static_cast<void>(SentencePieceModel::parse(bytes));
@@ -120,7 +119,7 @@ std::string token_text(json::value const& token) {
 }
 
 /// The tokens that a tokenizer has beside its model, by their ids: all, or those that texts have.
-std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::string> const& files, bool all = true) {
+std::map<std::int64_t, std::string> added_tokens(Files const& files, bool all = true) {
   std::map<std::int64_t, std::string> tokens;
   json::object const config = json_object_in(files, "tokenizer_config.json");
   if (json::value const* const added = find_key(config, "added_tokens_decoder")) {
@@ -139,7 +138,7 @@ std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::stri
 /// The tokens of a tokenizer of fairseq from the id `first` on; an id without a token has a piece without a use.
 /// M2M100, which has vocab.json, numbers them in their order. Files of earlier versions of transformers (as mBART-50
 /// was published) have the languages without ids, in the order of the ids.
-FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, std::int64_t first) {
+FairseqTokens fairseq_tokens(Files const& files, std::int64_t first) {
   FairseqTokens tokens;
   for (auto const& [id, text] : added_tokens(files)) {
     if (id < first || id >= max_foreign_ids) {
@@ -167,7 +166,7 @@ FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, st
 }
 
 /// The ids before those of Pegasus' SentencePiece model, as its tokenizer counts them.
-std::int64_t offset_of_pegasus(std::map<std::string, std::string> const& files) {
+std::int64_t offset_of_pegasus(Files const& files) {
   json::object const config = json_object_in(files, "tokenizer_config.json");
   json::value const* const offset = find_key(config, "offset");
   return offset == nullptr ? 103 : offset->to_number<std::int64_t>();
@@ -175,7 +174,7 @@ std::int64_t offset_of_pegasus(std::map<std::string, std::string> const& files) 
 
 /// The number of T5's sentinels: those among the added tokens, or what the older form of its files says, or the default
 /// of transformers' class.
-std::int64_t sentinels_of_t5(std::map<std::string, std::string> const& files) {
+std::int64_t sentinels_of_t5(Files const& files) {
   std::int64_t const count = std::ranges::count_if(
       added_tokens(files), [](auto const& token) { return token.second.starts_with("<extra_id_"); });
   json::object const config = json_object_in(files, "tokenizer_config.json");
@@ -193,22 +192,15 @@ std::int64_t integer(json::object const& config, char const* key) {
   return found->get_int64();
 }
 
-/// The id at a key; nothing where there is none.
-std::optional<std::int64_t> id_in(json::object const& config, char const* key) {
-  json::value const* const found = find_key(config, key);
-  return found == nullptr || !found->is_int64() ? std::nullopt : std::optional(found->get_int64());
-}
-
-std::string fairseq_model(std::map<std::string, std::string> const& files, json::object const& config,
-                          fs::path const& directory) {
+std::string fairseq_model(Files const& files, json::object const& config, fs::path const& directory) {
   std::int64_t const rows = integer(config, "vocab_size");
   std::string const& bytes = sentencepiece_file(files, sentencepiece_name(Kind::fairseq), directory);
-  json::value const* const type = find_key(config, "model_type");
-  if (type != nullptr && *type == "camembert") {
+  std::string const type = text_at(config, "model_type");
+  if (type == "camembert") {
     return camembert_vocabulary(bytes, rows);
   }
   FairseqTokens tokens = fairseq_tokens(files, std::ssize(SentencePieceModel::parse(bytes).pieces) + 1);
-  if (type != nullptr && *type == "xlm-roberta") {
+  if (type == "xlm-roberta") {
     tokens.start = "<s>";
   } else if (std::ranges::all_of(tokens.languages, [](std::string const& text) {
                return text == "<mask>" || text.starts_with(unused_piece);
@@ -223,8 +215,7 @@ std::string fairseq_model(std::map<std::string, std::string> const& files, json:
 }
 
 /// The model of tokenizer.json, or of the files that older tokenizers without SentencePiece have; adds these files.
-std::string json_model(std::map<std::string, std::string>& files, json::object const& config,
-                       fs::path const& directory) {
+std::string json_model(Files& files, json::object const& config, fs::path const& directory) {
   if (!is_of_bytes(files) && !files.contains("tokenizer.json") &&
       !(files.contains("vocab.json") && files.contains("merges.txt")) && !files.contains("vocab.txt")) {
     throw DataError(
@@ -237,8 +228,7 @@ std::string json_model(std::map<std::string, std::string>& files, json::object c
 }
 
 /// The SentencePiece model of a family that has its pieces as ids.
-std::string plain_model(std::map<std::string, std::string> const& files, json::object const& config,
-                        fs::path const& directory) {
+std::string plain_model(Files const& files, json::object const& config, fs::path const& directory) {
   std::int64_t const rows = integer(config, "vocab_size");
   std::string const& bytes = sentencepiece_file(files, sentencepiece_name(Kind::plain), directory);
   std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces);
@@ -252,8 +242,8 @@ std::string plain_model(std::map<std::string, std::string> const& files, json::o
 }
 
 /// The models of the source and the target of Marian's tokenizer.
-std::pair<std::string, std::string> marian_models(std::map<std::string, std::string> const& files,
-                                                  json::object const& config, fs::path const& directory) {
+std::pair<std::string, std::string> marian_models(Files const& files, json::object const& config,
+                                                  fs::path const& directory) {
   std::string const& source = sentencepiece_file(files, "source.spm", directory);
   std::string const& target = sentencepiece_file(files, "target.spm", directory);
   std::string const& ids = file(files, "vocab.json", directory);
@@ -291,7 +281,7 @@ std::string with_start_token(std::string const& bytes, json::object const& confi
 }
 
 /// Puts the start token of generation_config.json, which `generate` of transformers takes first, into config.json.
-void take_start_token(std::map<std::string, std::string> const& files, json::object& config) {
+void take_start_token(Files const& files, json::object& config) {
   json::object const generation = json_object_in(files, "generation_config.json");
   if (json::value const* const start = find_key(generation, "decoder_start_token_id")) {
     config["decoder_start_token_id"] = json::value(*start);
@@ -312,6 +302,47 @@ json::object tokenizer_config(char const* tokenizer_class, Vocabulary const& voc
   return config;
 }
 
+/// Keys of generation, which files of earlier versions of transformers have in config.json.
+constexpr std::string_view generation_keys =
+    " bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size "
+    "encoder_repetition_penalty exponential_decay_length_penalty length_penalty max_length min_length "
+    "no_repeat_ngram_size num_beam_groups num_beams num_return_sequences penalty_alpha remove_invalid_values "
+    "renormalize_logits repetition_penalty suppress_tokens task_specific_params temperature top_k top_p typical_p "
+    "use_cache ";
+
+/// Whether a key of config.json is about the vocabulary or about generation, of which no key here says anything.
+bool is_kept(std::string_view key) {
+  return key.ends_with("vocab_size") || key.ends_with("_token_id") || key.ends_with("_token_ids") ||
+         generation_keys.find(" " + std::string(key) + " ") != generation_keys.npos;
+}
+
+/// Copies these keys, also of the objects that both have.
+void copy_kept_keys(json::object const& from, json::object& into) {
+  for (auto const& [key, value] : from) {
+    json::value* const object = into.if_contains(key);
+    if (is_kept(key)) {
+      into[key] = value;
+    } else if (value.is_object() && object != nullptr && object->is_object()) {
+      copy_kept_keys(value.get_object(), object->get_object());
+    }
+  }
+}
+
+/// Repeats them in the objects that are named after stacks.
+void repeat_kept_keys(json::object& config) {
+  json::object const all = config;
+  for (StackKind const& kind : stack_kinds) {
+    json::value* const stack = config.if_contains(kind.name);
+    if (stack != nullptr && stack->is_object()) {
+      std::ranges::for_each(all, [&](auto const& entry) {
+        if (is_kept(entry.key())) {
+          stack->get_object()[entry.key()] = entry.value();
+        }
+      });
+    }
+  }
+}
+
 std::string vocab_json(Tokenizer const& tokenizer) {
   json::object ids;
   for (std::int32_t id = 0; id < tokenizer.size(); ++id) {
@@ -321,8 +352,8 @@ std::string vocab_json(Tokenizer const& tokenizer) {
 }
 
 /// The model of a kind with one SentencePiece model for both sides.
-std::string sentencepiece_vocabulary(Kind kind, std::map<std::string, std::string> const& files,
-                                     json::object const& config, fs::path const& directory) {
+std::string sentencepiece_vocabulary(Kind kind, Files const& files, json::object const& config,
+                                     fs::path const& directory) {
   if (!files.contains(sentencepiece_name(kind))) {
     throw DataError("{}: there is neither {} nor tokenizer.json: the vocabulary is read from one of them",
                     directory.string(), sentencepiece_name(kind));
@@ -331,7 +362,7 @@ std::string sentencepiece_vocabulary(Kind kind, std::map<std::string, std::strin
   switch (kind) {
     case Kind::t5:
       return t5_vocabulary(sentencepiece_file(files, sentencepiece_name(kind), directory), sentinels_of_t5(files), rows,
-                           id_in(config, "pad_token_id"));
+                           integer_at(config, "pad_token_id", -1));
     case Kind::pegasus:
       return pegasus_vocabulary(sentencepiece_file(files, sentencepiece_name(kind), directory),
                                 offset_of_pegasus(files), rows);
@@ -402,12 +433,10 @@ std::string vocabulary_obstacle(Family const& family, Vocabulary const& vocabula
   return "";
 }
 
-std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabulary const& vocabulary,
-                                                    std::map<std::string, std::string> const& origin,
-                                                    json::object& config) {
+Files vocabulary_files(Family const& family, Vocabulary const& vocabulary, Files const& origin, json::object& config) {
   if (auto const theirs = origin.find("config.json"); theirs != origin.end()) {
     copy_kept_keys(json_object_of(theirs->second, "config.json"), config);
-    std::map<std::string, std::string> files = origin;
+    Files files = origin;
     files.erase("config.json");
     files.erase(import_record);
     return files;
@@ -428,7 +457,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
   }
   config["pad_token_id"] = padding;
   repeat_kept_keys(config);
-  bool const pairs = config.contains("is_encoder_decoder") && config.at("is_encoder_decoder") == true;
+  bool const pairs = flag_at(config, "is_encoder_decoder");
   if (pairs) {
     config["decoder_start_token_id"] = ids.begin;
   }
@@ -440,7 +469,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
             {"vocab.json", vocab_json(vocabulary.target)},
             {"tokenizer_config.json", json::serialize(tokenizer_config("MarianTokenizer", vocabulary)) + "\n"}};
   }
-  std::map<std::string, std::string> files;
+  Files files;
   if (!is_json(model)) {
     files["tokenizer.model"] = model;
   }

@@ -22,8 +22,8 @@ struct KeyRule {
     std::string_view ours;
   };
 
-  std::string_view theirs;  ///< "d_model"; alternatives "a|b", an export writes the first; "a.b": b in the object a
-  std::string_view ours;    ///< "model.d_model"; "": we have no such key, and theirs must be one of `values`
+  std::string theirs;  ///< "d_model"; alternatives "a|b", an export writes the first; "a.b": b in the object a
+  std::string ours;    ///< "model.d_model"; "": we have no such key, and theirs must be one of `values`
   std::string_view absent = {};                               ///< their value if there is none or null: JSON text, or
                                                               ///< "@KEY", another key's; "": ours is not set
   std::vector<Value> values = {};                             ///< empty: a value is the same in both
@@ -120,6 +120,10 @@ bool are_equal(ForeignTensors const& tensors, std::string const& one, std::strin
 
 /// A member of an object: "a.b" is b in the object a. Null if it is missing or null.
 boost::json::value const* find_key(boost::json::object const& config, std::string_view path);
+/// The values at a member: what stands for it where it is missing or of another kind.
+std::string text_at(boost::json::object const& config, std::string_view path);
+bool flag_at(boost::json::object const& config, std::string_view path, bool absent = false);
+std::int64_t integer_at(boost::json::object const& config, std::string_view path, std::int64_t absent);
 
 /// Our keys for a model of the family, "section.key=value". Texts have at most 8,192 tokens where positions follow from
 /// no table. Throws ConfigError for keys of config.json that stand in the way: each with its value, and the values that

@@ -39,7 +39,24 @@ struct TokenizerTraining {
 inline constexpr char const* end_of_ids_piece = "<end_of_ids>";
 inline constexpr char const* word_prefix = "<word>";
 
-struct TokenizerModel;
+/// A kind of vocabulary: what Tokenizer's copies share. Its functions may be called from several threads.
+struct TokenizerModel {
+  TokenizerModel() = default;
+  TokenizerModel(TokenizerModel const&) = delete;
+  TokenizerModel& operator=(TokenizerModel const&) = delete;
+  virtual ~TokenizerModel() = default;
+
+  // Tokenizer documents these functions. Ids are inside [0, size).
+  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  virtual std::string decode(std::span<std::int32_t const> ids) const = 0;
+  virtual std::string piece(std::int32_t id) const = 0;
+
+  std::string bytes;  ///< that it was made from
+  std::int32_t size = 0;
+  SpecialIds ids;
+  std::vector<std::int32_t> sentinels;
+  TextForm text_form;
+};
 
 /// Converts text to token ids and back: a vocabulary as a value (copies share it; it never changes). It is a
 /// SentencePiece model, or a vocabulary of Hugging Face's tokenizer.json: a unigram model, BPE of characters or of
@@ -57,7 +74,7 @@ class Tokenizer {
   static Tokenizer train(TokenizerTraining const& training);
 
   /// Token ids, without begin and end. No text is read as a special piece.
-  std::vector<int32_t> encode(std::string_view text) const;
+  std::vector<int32_t> encode(std::string_view text) const { return model_->encode(text); }
 
   /// Decodes the text; special ids are left out. Throws Error for an id outside [0, size()).
   std::string decode(std::span<int32_t const> ids) const;
@@ -65,15 +82,15 @@ class Tokenizer {
   /// The piece as the vocabulary has it: "▁house", "Ġhouse", "</s>". Throws Error for an id outside [0, size()).
   std::string piece(int32_t id) const;
 
-  int32_t size() const noexcept;
+  int32_t size() const noexcept { return model_->size; }
   /// There is a mask where a SentencePiece model has a piece <mask>, or the tokenizer of another system names one.
-  SpecialIds const& special_ids() const noexcept;
+  SpecialIds const& special_ids() const noexcept { return model_->ids; }
   /// The ids of the pieces <extra_id_0>, <extra_id_1>, … that the vocabulary has.
-  std::vector<int32_t> const& sentinels() const noexcept;
-  TextForm const& form() const noexcept;
+  std::vector<int32_t> const& sentinels() const noexcept { return model_->sentinels; }
+  TextForm const& form() const noexcept { return model_->text_form; }
 
   /// The bytes that it was made from; SentencePiece's own tools read those of its models.
-  std::string const& model() const noexcept;
+  std::string const& model() const noexcept { return model_->bytes; }
 
  private:
   explicit Tokenizer(std::shared_ptr<TokenizerModel const> model) : model_(std::move(model)) {}

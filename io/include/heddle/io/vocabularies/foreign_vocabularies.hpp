@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,7 +29,7 @@ std::string complete_start_and_end(std::string& model);
 /// T5: the model's pieces, then <extra_id_COUNT-1> … <extra_id_0>; a decoder starts from the padding piece: the one
 /// with the id `padding`, if there is one.
 std::string t5_vocabulary(std::string_view model, std::int64_t extra_ids, std::int64_t rows = 0,
-                          std::optional<std::int64_t> padding = std::nullopt);
+                          std::int64_t padding = -1);
 
 /// Pegasus: the model's padding and end piece, <mask_1>, <mask_2>, <unk_2> … <unk_(offset-1)>, the model's pieces from
 /// its index 2 on; a decoder starts from the padding piece.
