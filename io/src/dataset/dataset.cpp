@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
@@ -24,13 +25,10 @@ class DatasetFile {
     std::unique_ptr<StoredTokens> tokens;
   };
 
-  /// A field besides tokens: one of the two kinds of values.
+  /// A field besides tokens.
   struct Field {
     std::unique_ptr<StoredOffsets> offsets;
-    std::unique_ptr<StoredValues<std::int32_t>> integers;
-    std::unique_ptr<StoredValues<float>> floats;
-
-    ProtectedArray const& values() const { return integers ? static_cast<ProtectedArray const&>(*integers) : *floats; }
+    std::unique_ptr<ProtectedArray> values;  ///< StoredValues of its elements
   };
 
   /// Opens and checks it. The file must have the vocabulary, if one is given, which is otherwise read.
@@ -197,12 +195,11 @@ void DatasetFile::open_fields() {
     if (std::string const path = fmt::format("{}/{}", fields_group, name_of(name)); file_.contains(path)) {
       hdf5::Group const group = file_.group(path);
       Field& field = fields_[name];
-      if (name == SampleField::alignment) {
-        field.integers = std::make_unique<StoredValues<std::int32_t>>(group);
-      } else {
-        field.floats = std::make_unique<StoredValues<float>>(group);
-      }
-      field.offsets = std::make_unique<StoredOffsets>(group, field.values().size(), StoredOffsets::Empty::allowed);
+      Sample const sample;
+      visit_field(name, sample, [&]<class Value>(std::vector<Value> const&) {
+        field.values = std::make_unique<StoredValues<typename Stored<Value>::Element>>(group);
+      });
+      field.offsets = std::make_unique<StoredOffsets>(group, field.values->size(), StoredOffsets::Empty::allowed);
       if (field.offsets->sentences() != size()) {
         throw DataError("{}: has {} samples, but there are {}", field.offsets->where(), field.offsets->sentences(),
                         size());
@@ -218,7 +215,7 @@ void DatasetFile::verify() const {
   }
   for (auto const& [name, field] : fields_) {
     field.offsets->verify();
-    field.values().verify();
+    field.values->verify();
   }
 }
 
@@ -266,7 +263,7 @@ void DatasetFile::check_digest() {
   }
   tables.insert(tables.end(), length_digests_.begin(), length_digests_.end());
   for (auto const& [name, field] : fields_) {
-    tables.push_back(field.values().table_digest());
+    tables.push_back(field.values->table_digest());
     tables.push_back(field.offsets->table_digest());
   }
   digest_ = file_.attribute<std::string>("digest");
@@ -374,24 +371,20 @@ Dataset::Place Dataset::find(int64_t index) const {
 }
 
 void Dataset::read_fields(int64_t index, SampleFields const& wanted, Sample& pair) const {
-  pair.alignment.clear();
-  pair.target.weights.clear();
   auto const [file, place] = find(index);
-  for (SampleField const name : wanted) {
-    DatasetFile::Field const* const field = file.field(name);
-    if (field == nullptr) {
-      continue;
-    }
-    auto const [begin, end] = field->offsets->range(*cache_, place);
-    if (name == SampleField::weights) {
-      field->floats->read(*cache_, begin, end, pair.target.weights);
-    } else {
-      std::vector<int32_t> flat;
-      field->integers->read(*cache_, begin, end, flat);
-      for (std::size_t at = 0; at + 1 < flat.size(); at += 2) {
-        pair.alignment.push_back({flat[at], flat[at + 1]});
+  for (SampleField const name : all_fields) {
+    DatasetFile::Field const* const field = wanted.contains(name) ? file.field(name) : nullptr;
+    visit_field(name, pair, [&, &place = place]<class Value>(std::vector<Value>& values) {
+      values.clear();
+      if (field != nullptr) {
+        auto const [begin, end] = field->offsets->range(*cache_, place);
+        std::vector<typename Stored<Value>::Element> elements;
+        static_cast<StoredValues<typename Stored<Value>::Element> const&>(*field->values)
+            .read(*cache_, begin, end, elements);
+        values.resize(elements.size() * sizeof(elements.front()) / sizeof(Value));
+        std::memcpy(static_cast<void*>(values.data()), elements.data(), values.size() * sizeof(Value));
       }
-    }
+    });
   }
   if (auto const problem = problem_of_fields(pair)) {
     throw DataError("{}: pair {}: {}", file.where(), place, *problem);

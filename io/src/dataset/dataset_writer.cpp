@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/files/sha256.hpp>
@@ -41,6 +42,10 @@ std::optional<std::string> problem_of_fields(Sample const& pair) {
   }
   if (std::size_t const weights = pair.target.weights.size(); weights > 1 && weights != pair.target.tokens.size() + 1) {
     return fmt::format("{} weights for {} tokens and their end", weights, pair.target.tokens.size());
+  }
+  auto const refused = [](float weight) { return !(weight >= 0 && std::isfinite(weight)); };
+  if (auto const found = std::ranges::find_if(pair.target.weights, refused); found != pair.target.weights.end()) {
+    return fmt::format("the weight {}; expected a finite number of at least 0", *found);
   }
   return std::nullopt;
 }
@@ -217,9 +222,11 @@ struct DatasetWriter::State {
       file->create_group(fields_group);
     }
     for (SampleField const name : names) {
-      bool const floats = name == SampleField::weights;
-      fields.try_emplace(name, file->create_group(fmt::format("{}/{}", fields_group, name_of(name))), "value",
-                         floats ? hdf5::ElementType::float32 : hdf5::ElementType::int32);
+      Sample const sample;
+      visit_field(name, sample, [&]<class Value>(std::vector<Value> const&) {
+        fields.try_emplace(name, file->create_group(fmt::format("{}/{}", fields_group, name_of(name))), "value",
+                           hdf5::element_type_of<typename Stored<Value>::Element>());
+      });
     }
   }
 
@@ -229,15 +236,7 @@ struct DatasetWriter::State {
     }
     add({pair.source.tokens, pair.target.tokens});
     for (auto& [name, field] : fields) {
-      if (name == SampleField::weights) {
-        field.add(pair.target.weights);
-      } else {
-        std::vector<std::int32_t> flat;
-        for (auto const& [source, target] : pair.alignment) {
-          flat.insert(flat.end(), {source, target});
-        }
-        field.add(flat);
-      }
+      visit_field(name, pair, [&, &field = field](auto const& values) { field.add(stored_elements(values)); });
     }
   }
 

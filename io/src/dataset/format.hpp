@@ -67,6 +67,33 @@ inline std::span<std::uint8_t const> bytes_of(std::vector<std::int64_t> const& l
   return {reinterpret_cast<std::uint8_t const*>(lengths.data()), lengths.size() * sizeof(std::int64_t)};
 }
 
+/// Calls visit(list) with a pair's list of a field's values.
+template <class Pair, class Visit>
+void visit_field(SampleField name, Pair& pair, Visit const& visit) {
+  switch (name) {
+    case SampleField::alignment:
+      return visit(pair.alignment);
+    case SampleField::weights:
+      return visit(pair.target.weights);
+  }
+}
+
+/// The elements of a file that are a field's value: one of its type, or several.
+template <class Value>
+struct Stored {
+  using Element = Value;
+};
+template <>
+struct Stored<TokenLink> {
+  using Element = std::int32_t;
+};
+
+template <class Value>
+std::span<typename Stored<Value>::Element const> stored_elements(std::vector<Value> const& values) {
+  using Element = typename Stored<Value>::Element;
+  return {reinterpret_cast<Element const*>(values.data()), values.size() * (sizeof(Value) / sizeof(Element))};
+}
+
 /// The reason why a pair cannot have these fields beside its tokens; null if it can.
 std::optional<std::string> problem_of_fields(Sample const& pair);
 

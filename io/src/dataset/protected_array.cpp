@@ -94,8 +94,11 @@ template <class Value>
 void StoredValues<Value>::check(std::span<std::uint8_t const> block, std::int64_t first) const {
   for (std::int64_t index = 0; index < std::ssize(block) / static_cast<std::int64_t>(sizeof(Value)); ++index) {
     auto const value = element<Value>(block, index);
-    if (!(value >= 0 && value <= std::numeric_limits<Value>::max())) {
-      throw DataError("{}: element {} is {}; expected 0 or more", where(), first + index, value);
+    constexpr bool integers = std::is_integral_v<Value>;
+    constexpr Value max = std::numeric_limits<Value>::max();
+    if (!(value >= (integers ? 0 : -max) && value <= max)) {
+      throw DataError("{}: element {} is {}; expected {}", where(), first + index, value,
+                      integers ? "0 or more" : "a finite number");
     }
   }
 }

@@ -51,7 +51,7 @@ class ProtectedArray {
   std::int64_t block_length_;
 };
 
-/// The values of a field: int32 or float32, none below 0.
+/// The elements of a field: int32, none below 0, or float32, all finite.
 template <class Value>
 class StoredValues final : public ProtectedArray {
  public:

@@ -225,6 +225,10 @@ TEST(DatasetWriter, RefusesWhatNoReaderWouldTake) {
   Sample weighted{0, {5, 6}, {5}};
   weighted.target.weights = {1, 1, 1};
   expect_error([&] { writer.add(weighted); }, "3 weights for 1 tokens and their end");
+  for (float const weight : {-0.5F, std::numeric_limits<float>::infinity()}) {
+    weighted.target.weights = {weight};
+    expect_error([&] { writer.add(weighted); }, fmt::format("the weight {}; expected a finite number", weight));
+  }
   EXPECT_EQ(writer.size(), 0);
   EXPECT_THROW(DatasetWriter(directory / "absent" / "train.h5", separate_vocabulary()), Error);
 }
