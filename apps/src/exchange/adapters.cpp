@@ -434,6 +434,9 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   contents.origin = base.contents().origin;
   std::vector<StreamedTensor> parameters = parameters_of(execution, config, contents.vocabulary());
   contents.base = base_of(base, parameters);
+  if (config.model.adapter.save_base) {
+    contents.base.names.clear();
+  }
   AdaptedTensors stream(base, files, names, std::move(parameters), config.model.adapter.save_base);
   ImportedModel imported =
       write_imported(directory.path(), contents, stream, std::string(chosen.family.model_type) + " with adapters");
