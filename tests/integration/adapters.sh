@@ -36,6 +36,7 @@ done
 # Frozen weights that are kept in bfloat16 are stored as such, or read rounded from the base: the same run, which
 # resumes from any layout with the same bits, and the same model.
 rounded=(--set train.frozen_precision=bfloat16 --set run.directory)
+named_base() { h5dump -d /base "$(state "$1" 10)/state.h5" | tail -n +2; }
 ends 0 "${train[@]}" "${adapted[@]}" "${rounded[@]}=rounded"
 ends 0 "${train[@]}" "${alone[@]}" "${rounded[@]}=rounded-alone"
 h5diff "$(state first 10)/tensors-00000.h5" "$(state rounded 10)/tensors-00000.h5" > difference && fail "nothing was rounded"
@@ -50,6 +51,7 @@ for layout in parallel.tensor=2 parallel.pipeline=2 parallel.shard_optimizer=tru
   ends 0 "${train[@]}" "${adapted[@]}" "${rounded[@]}=rounded-$layout"
   grep -q "resuming after step 5" log || fail "it did not resume from $layout"
   [ "$(common "$(tensors rounded)" "$(tensors "rounded-$layout")" '\\.(weight|bias)/value>$')" -eq "$base" ] || fail "$layout changed the base"
+  cmp <(named_base rounded) <(named_base "rounded-$layout") || fail "$layout: a resumed run names its base differently"
 done
 ends 78 "${train[@]}" "${alone[@]}" --set run.directory=rounded-alone --set train.steps=11
 grep -q "train.frozen_precision" log || fail "the precision that a run keeps is not named"

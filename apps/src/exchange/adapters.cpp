@@ -402,6 +402,9 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   contents.origin = base.contents().origin;
   std::vector<StreamedTensor> parameters = parameters_of(execution, config, contents.vocabulary());
   contents.base = base_of(base, parameters);
+  if (config.model.adapter.save_base) {
+    contents.base.names.clear();
+  }
   require_adapters(files, names, parameters);
   if (!config.model.adapter.save_base) {
     std::erase_if(parameters, [](StreamedTensor const& parameter) { return !is_of_adapter(parameter.name); });

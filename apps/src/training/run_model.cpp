@@ -117,6 +117,8 @@ void RunModel::describe_in(CheckpointContents& contents) const {
   contents.state_begins = engine_.optimizer().state_begins();
   contents.origin = origin_;
   contents.base = base_;
+  std::set<std::string> const left = left_out();
+  std::erase_if(contents.base.names, [&](auto const& name) { return !left.contains(name.first); });
 }
 
 }  // namespace heddle

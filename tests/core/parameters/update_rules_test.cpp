@@ -126,7 +126,7 @@ TEST(UpdateRules, AGroupIsFrozenUpToAStepOrForGood) {
                         "run.toml");
   };
   EXPECT_EQ(update_rule(parsed("unfreeze_at = 40\n").optimizer, "encoder.x").frozen_until, 40);
-  expect_config_error([&] { parsed("unfreeze_at = 40\nfrozen = true\n"); }, "optimizer.group.low.frozen_until");
+  expect_config_error([&] { parsed("unfreeze_at = 40\nfrozen = true\n"); }, "optimizer.group.low.unfreeze_at");
   EXPECT_THAT(warnings_about(parsed("unfreeze_at = 100\n")), Contains(HasSubstr("never trains the group")));
   EXPECT_THAT(warnings_about(parsed("unfreeze_at = 99\n")), Not(Contains(HasSubstr("never trains"))));
 }
