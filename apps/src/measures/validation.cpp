@@ -173,8 +173,8 @@ void measure_attention(ValidationSetup const& setup, GlobalBatch const& batch, b
 
 ValidationResult validate(ValidationSetup const& setup) {
   ValidationResult result;
-  auto const metrics = translation_metrics(setup.config, setup.registries.metrics);
   for (ValidationSet const& set : setup.sets) {
+    auto const metrics = translation_metrics(setup.config, setup.registries.metrics, set.name);
     GlobalBatch const batch = all_samples(*set.samples, setup.config.model.max_length);
     LossSums const sums = validation_loss(setup, set, batch);
     result.values.push_back(

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
@@ -16,8 +17,8 @@ namespace heddle {
 RunValidation::RunValidation(TrainerSetup const& setup, std::vector<ValidationSet> const& sets)
     : setup_(setup), config_(setup.config), sets_(sets) {
   if (has_sets()) {
-    digest_ = sets_.front().digest();
     best_measure_ = heddle::best_measure(config_, setup_.registries);
+    digest_ = deciding_set().digest();
   }
 }
 
@@ -45,16 +46,22 @@ std::map<std::string, std::string> RunValidation::digests() const {
   return digests;
 }
 
+ValidationSet const& RunValidation::deciding_set() const {
+  return *std::ranges::find(sets_, best_measure_.set, &ValidationSet::name);
+}
+
 std::string RunValidation::restore(Checkpoint const& checkpoint, TrainingState& state,
                                    std::filesystem::path const& checkpoints) {
-  Measure const before{stored_config(checkpoint).train.best_metric};
+  Measure const before = measure_named(stored_config(checkpoint).train.best_metric);
   if (!has_sets()) {
     digest_ = checkpoint.contents().valid_dataset;
-    best_measure_.metric = before.metric;
+    best_measure_ = before;
     return "";
   }
-  bool const new_data = has_new_validation(checkpoint, config_, setup_.registries.tasks.of(config_), sets_.front());
-  return new_data || before.metric != best_measure_.metric ? restart_best(before, new_data, state, checkpoints) : "";
+  bool const new_data = has_new_validation(checkpoint, config_, setup_.registries.tasks.of(config_), deciding_set());
+  return new_data || before.short_name() != best_measure_.short_name()
+             ? restart_best(before, new_data, state, checkpoints)
+             : "";
 }
 
 std::string RunValidation::restart_best(Measure const& before, bool new_data, TrainingState& state,
@@ -68,7 +75,7 @@ std::string RunValidation::restart_best(Measure const& before, bool new_data, Tr
   std::string const reason =
       new_data ? fmt::format("{} is another validation set than before, or has another tag or other masks",
                              config_.data.valid)
-               : fmt::format("train.best_metric = \"{}\" decides now", best_measure_.metric);
+               : fmt::format("train.best_metric = \"{}\" decides now", best_measure_.short_name());
   std::string note;
   if (best.step > 0) {
     note = fmt::format(

@@ -48,6 +48,8 @@ class RunValidation {
   std::vector<std::string> warnings(ValidationResult const& result, std::int64_t step);
 
  private:
+  /// The set on which the best step is measured.
+  ValidationSet const& deciding_set() const;
   std::string restart_best(Measure const& before, bool new_data, TrainingState& state,
                            std::filesystem::path const& checkpoints) const;
 

@@ -356,6 +356,15 @@ void check_corpora(DataConfig const& data, ConfigDocument const& document) {
                         corpus.places.section);
     }
   }
+  for (auto const& [set, metrics] : data.valid_metrics) {
+    if (!data.valid_sets.contains(set)) {
+      std::string const key = "data.valid_metrics." + set;
+      throw ConfigError(
+          "{}: {} are the metrics of a validation set that data.valid_sets does not have; those of data.valid are "
+          "train.validate_metrics",
+          document.origin(key), key);
+    }
+  }
   for (auto const& [set, tag] : data.valid_tags) {
     if (!data.valid_sets.contains(set)) {
       std::string const key = "data.valid_tags." + set;

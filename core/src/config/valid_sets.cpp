@@ -60,6 +60,12 @@ void add_valid_sets(ConfigTree& tree, DataConfig& data) {
              .meaning = "tags of these: NAME = \"<news>\"; default: that of the corpus NAME"},
             {.type = Type::string, .meaning = "text before each of its sources", .may_be_empty = true},
             data.valid_tags);
+  add_names(tree,
+            {.path = "data.valid_metrics",
+             .header = "[data.valid_metrics]",
+             .meaning = "metrics of these: NAME = [\"ter\"]; default: train.validate_metrics"},
+            {.type = Type::strings, .meaning = "metrics of its translations", .may_be_empty = true},
+            data.valid_metrics);
 }
 
 std::vector<std::string> untagged_sets(Config const& config) {

@@ -45,12 +45,6 @@ struct Validations {
 };
 
 /// The measure of "METRIC" or "METRIC/SET". The perplexity orders as the loss does, of which it is the exponential.
-Measure measure_named(std::string const& name) {
-  std::size_t const slash = name.find('/');
-  std::string const metric = name.substr(0, slash);
-  return {metric == "perplexity" ? "loss" : metric, slash == std::string::npos ? "" : name.substr(slash + 1)};
-}
-
 Validations validations_of(std::filesystem::path const& run) {
   std::vector<std::string> notes;  // a run without a report is ordered, too
   auto report = run.empty() ? std::nullopt : read_run_file(run / report_name, "", notes);

@@ -49,7 +49,12 @@ ModelDescription describe_trainable(Config const& config, Registries const& regi
   if (train.validate_every == 0) {
     return model;
   }
-  if (!translation_metrics(config, registries.metrics).empty()) {
+  for (auto const& [set, metrics] : config.data.valid_metrics) {
+    if (!translation_metrics(config, registries.metrics, set).empty()) {
+      require_translation(model, "data.valid_metrics." + set);
+    }
+  }
+  if (!translation_metrics(config, registries.metrics, "").empty()) {
     std::string const key = train.validate_bleu ? "validate_bleu" : "validate_metrics";
     std::string const wanted =
         train.places.of(key) + " = " + (train.validate_bleu ? "true" : to_toml(OptionValue(train.validate_metrics)));

@@ -15,6 +15,12 @@ std::string validation_key(std::string const& name, std::string const& set) {
   return fmt::format("valid_{}{}{}", name, set.empty() ? "" : "/", set);
 }
 
+Measure measure_named(std::string const& name) {
+  std::size_t const slash = name.find('/');
+  std::string const metric = name.substr(0, slash);
+  return {metric == "perplexity" ? "loss" : metric, slash == std::string::npos ? "" : name.substr(slash + 1)};
+}
+
 std::string Measure::key() const {
   return validation_key(metric, set);
 }
@@ -44,15 +50,19 @@ bool Measure::better(double value, double other) const {
   return higher_is_better ? value > other : value < other;
 }
 
-std::vector<MetricRegistry::Entry> translation_metrics(Config const& config, MetricRegistry const& metrics) {
+std::vector<MetricRegistry::Entry> translation_metrics(Config const& config, MetricRegistry const& metrics,
+                                                       std::string const& set) {
   TrainConfig const& train = config.train;
-  std::vector<std::string> names = train.validate_metrics;
-  if (train.validate_bleu && std::ranges::count(names, "bleu") == 0) {
+  auto const own = config.data.valid_metrics.find(set);
+  bool const has_own = own != config.data.valid_metrics.end();
+  std::vector<std::string> names = has_own ? own->second : train.validate_metrics;
+  if (!has_own && train.validate_bleu && std::ranges::count(names, "bleu") == 0) {
     names.insert(names.begin(), "bleu");
   }
   std::vector<MetricRegistry::Entry> entries;
   for (std::string const& name : names) {
-    MetricRegistry::Entry const& entry = metrics.of(name, train.places.of("validate_metrics"));
+    MetricRegistry::Entry const& entry =
+        metrics.of(name, has_own ? "data.valid_metrics." + set : train.places.of("validate_metrics"));
     if (std::ranges::count(entries, name, &MetricRegistry::Entry::name) == 0) {
       entries.push_back(entry);
     }
@@ -71,7 +81,7 @@ std::vector<Measure> measures(Config const& config, Registries const& registries
     if (registries.tasks.of(config).measures_accuracy()) {
       all.push_back({"accuracy", set, true});
     }
-    for (MetricRegistry::Entry const& entry : translation_metrics(config, registries.metrics)) {
+    for (MetricRegistry::Entry const& entry : translation_metrics(config, registries.metrics, set)) {
       all.push_back({entry.name, set, entry.metric.higher_is_better});
     }
   }
@@ -82,11 +92,9 @@ Measure best_measure(Config const& config, Registries const& registries) {
   std::string const& wanted = config.train.best_metric;
   std::vector<std::string> names;
   for (Measure const& measure : measures(config, registries)) {
-    if (measure.metric == wanted) {
-      return measure;  // of data.valid, which is first
-    }
-    if (measure.set.empty()) {
-      names.push_back(measure.metric);
+    names.push_back(measure.short_name());
+    if (names.back() == wanted) {
+      return measure;
     }
   }
   throw ConfigError("{} = \"{}\" is not measured in validation; {}", config.train.places.of("best_metric"), wanted,

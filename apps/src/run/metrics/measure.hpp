@@ -13,6 +13,8 @@ struct Measure {
   std::string set = {};         ///< "": data.valid; else its name in data.valid_sets
   bool higher_is_better = false;
 
+  /// As train.best_metric names it: "bleu", "loss/medical".
+  std::string short_name() const { return metric + (set.empty() ? "" : "/" + set); }
   /// Its key in metrics.jsonl: "valid_bleu", "valid_loss/medical".
   std::string key() const;
   /// "validation loss", "medical BLEU".
@@ -22,6 +24,9 @@ struct Measure {
   /// Whether a finite value is better than `other`.
   bool better(double value, double other) const;
 };
+
+/// The measure with a short name; of an unknown metric that higher values are better is not set.
+Measure measure_named(std::string const& name);
 
 struct MeasuredValue {
   Measure measure;
@@ -38,9 +43,11 @@ struct BestValue {
 /// The key of something of a validation set in metrics.jsonl: "valid_NAME", or "valid_NAME/SET".
 std::string validation_key(std::string const& name, std::string const& set);
 
-/// The metrics that translations of the validation sets are measured by: bleu if train.validate_bleu is set, and those
-/// of train.validate_metrics. Throws ConfigError for one that is not registered.
-std::vector<MetricRegistry::Entry> translation_metrics(Config const& config, MetricRegistry const& metrics);
+/// The metrics that translations of a validation set ("": data.valid) are measured by: those of data.valid_metrics,
+/// else bleu if train.validate_bleu is set, and those of train.validate_metrics. Throws ConfigError for one that is not
+/// registered.
+std::vector<MetricRegistry::Entry> translation_metrics(Config const& config, MetricRegistry const& metrics,
+                                                       std::string const& set);
 
 /// All that a validation measures, first of data.valid, then of the others. Throws as translation_metrics does.
 std::vector<Measure> measures(Config const& config, Registries const& registries);

@@ -296,7 +296,7 @@ void RunReport::conclude(Ending const& ending) {
 }
 
 void RunReport::set_validation(Measure const& best, std::vector<BestValue> const& values) {
-  json_["best_metric"] = best.metric;
+  json_["best_metric"] = best.short_name();
   json::object validation;
   for (auto const& [measure, value, step] : values) {
     bool const known = step > 0;

@@ -74,9 +74,11 @@ struct DataConfig {
   std::string valid_tag = {};                          ///< text before each source of `valid`
   std::map<std::string, std::string> valid_sets = {};  ///< more validation datasets, by name
   std::map<std::string, std::string> valid_tags = {};  ///< text before each source of these
-  std::vector<CorpusConfig> corpora = {};              ///< instead of `train`
-  double temperature = 0;              ///< above 0: a corpus's share follows its samples^(1 / temperature), too
-  std::vector<DataStage> stages = {};  ///< one after another, instead of the corpora's weights
+  /// Names of the registered metrics of these, in place of those of TrainConfig.
+  std::map<std::string, std::vector<std::string>> valid_metrics = {};
+  std::vector<CorpusConfig> corpora = {};  ///< instead of `train`
+  double temperature = 0;                  ///< above 0: a corpus's share follows its samples^(1 / temperature), too
+  std::vector<DataStage> stages = {};      ///< one after another, instead of the corpora's weights
   KeyLocations places{.section = "data"};
 
   bool has_training() const { return !train.empty() || !corpora.empty(); }
@@ -106,7 +108,7 @@ struct TrainConfig {
   bool validate_bleu = true;
   std::vector<std::string> validate_metrics = {};  ///< names of registered metrics of translations
   std::int64_t validate_beam_size = 1;             ///< 1: greedy
-  /// Decides which checkpoint is the best: "loss", "accuracy" or a metric of translations, of data.valid.
+  /// Decides which checkpoint is the best: "loss", "accuracy" or a metric of translations, of data.valid; "bleu/SET".
   std::string best_metric = "loss";
   std::int64_t early_stopping = 0;     ///< validations without a better one after which training ends; 0: never
   std::int64_t log_every = 10;         ///< steps between lines of metrics.jsonl
