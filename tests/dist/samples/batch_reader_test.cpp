@@ -51,8 +51,8 @@ TEST_F(BatchReaderTest, RanksGetFromOneWhatEachWouldRead) {
   std::int64_t const asked_before = shared.asked;
   for (int step = 0; step < 12; ++step) {
     if (step == 5) {
-      planner.seek({{.position = 3}});
-      reader.seek({{.position = 3}});
+      planner.seek({.corpora = {{.position = 3}}});
+      reader.seek({.corpora = {{.position = 3}}});
     }
     SampledMicroBatches const expected(alone, planner.next(), cut);
     MicroBatchSource const& batch = reader.next();
@@ -118,7 +118,7 @@ TEST_F(BatchReaderTest, AnErrorOfReadingIsEverybodysAtTheStepThatNeedsTheBatch) 
   std::string const error = error_of([&] { reader.next(); });
   EXPECT_NE(error.find("sentence 17 is broken"), std::string::npos) << error;
   EXPECT_NE(error_of([&] { reader.next(); }).find("sentence 17 is broken"), std::string::npos);
-  EXPECT_NE(error_of([&] { reader.seek({{.epoch = -3}}); }), "");
+  EXPECT_NE(error_of([&] { reader.seek({.corpora = {{.epoch = -3}}}); }), "");
 }
 
 }  // namespace

@@ -144,7 +144,8 @@ TEST_F(StoredConfigTest, CorporaUnderOtherNamesAreNamed) {
   };
   std::string const other = "note: from step 2 on this is another run than the one that was started";
   std::string const gone = ", which is not in the configuration; a corpus continues under its name";
-  Checkpoint const stored = checkpoint(mixed("news", "web"), 1, {{.corpus = "news"}, {.corpus = "web", .epoch = 3}});
+  Checkpoint const stored =
+      checkpoint(mixed("news", "web"), 1, {.corpora = {{.corpus = "news"}, {.corpus = "web", .epoch = 3}}});
   EXPECT_THAT(notes(stored, mixed("news", "web")), IsEmpty());
   EXPECT_THAT(notes(stored, mixed("news", "wide")),
               ElementsAre("note: data.corpus.wide is not in the checkpoint and starts from its first sample",
