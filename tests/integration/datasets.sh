@@ -36,7 +36,7 @@ expect 0 'resuming after step 6' "$HEDDLE" train run.toml --set data.train=copie
 digest() { "$HEDDLE" inspect "$1" | sed -n 's/^digest: //p'; }
 expect 78 "digest $(digest data/train.h5), less/train.h5 $(digest less/train.h5): " \
   "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=8
-expect 0 'note: new data: training starts with its first sample, epoch 1' \
+expect 0 'note: data.train has new data: training starts with its first sample, epoch 1' \
   "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=8 --new-data
 expect 0 'resuming after step 8' "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=9
 expect 78 'resuming would mix their orders' "$HEDDLE" train run.toml --set train.steps=10
@@ -65,6 +65,37 @@ expect 0 'data read.*less: 0 whole passes and .*; whole: 0 whole passes and ' "$
 expect 78 'data.corpus.less beside data.train' "$HEDDLE" train mixed.toml --set data.train=data/train.h5
 expect 78 'data.corpus.third names no dataset' "$HEDDLE" train mixed.toml --set data.corpus.third.weight=1
 expect 78 'data.corpus.less.weight' "$HEDDLE" train mixed.toml --set data.corpus.less.weight=0
+
+# One of the corpora is exchanged: the other keeps its place, which a dataset of a step shows.
+expect 78 'data.corpus.less had other data' "$HEDDLE" train mixed.toml --set data.corpus.less.train=data/train.h5 --set train.steps=7
+expect 0 'note: data.corpus.less has new data: training starts with its first sample, epoch 1' \
+  "$HEDDLE" train mixed.toml --set run.directory=mixed --set data.corpus.less.train=copied/x.h5 --set train.steps=7 --new-data
+grep -q 'note: data.corpus.whole' log && fail "a corpus that is the same starts again"
+
+# Stages: a run that resumes within one has the same losses, each step can be looked at, and the last one ends the run.
+{ grep -v '^weight' mixed.toml && cat << 'TOML'
+[[data.stage]]
+title = "both"
+weights = { whole = 3, less = 1 }
+corpus = "whole"
+epochs = 0.05
+[[data.stage]]
+weights = { less = 1 }
+steps = 3
+TOML
+} > staged.toml
+expect 0 'done: step [0-9]* of 100, ' "$HEDDLE" train staged.toml --set run.directory=staged --set train.steps=100
+grep -q 'to train longer: raise train.epochs, or the end of the last data.stage' log || fail "the end of the stages is not said"
+grep -q 'stage 2 of 2 starts after step' staged/log.txt || fail "a stage's start is not said"
+expect 0 'already at the end of the data' "$HEDDLE" train staged.toml --set run.directory=staged --set train.steps=100
+expect 0 'done: step 2' "$HEDDLE" train staged.toml --set run.directory=parts-of-stages --set train.steps=2
+expect 0 'resuming after step 2' "$HEDDLE" train staged.toml --set run.directory=parts-of-stages --set train.steps=100
+[ "$(losses staged | grep -v '"step":2,' )" = "$(losses parts-of-stages | grep -v '"step":2,')" ] || fail "a stage that was resumed differs"
+expect 0 '^step 2: [0-9]* samples, [0-9,]* tokens, planned after step 0' "$HEDDLE" inspect staged --step 2
+expect 0 '^sample 1: .*epoch 0, place [0-9]*, ' "$HEDDLE" inspect staged --step 2:1
+grep -q '^  target: [a-z]' log || fail "a sample's text is not shown"
+expect 64 'step 2 has samples 0 to' "$HEDDLE" inspect staged --step 2:100000
+expect 64 'expected a step, or STEP:SAMPLE' "$HEDDLE" inspect staged --step x
 
 # A run that would see its data thousands of times is remarked.
 expect 0 'note: data/train.h5 has 900 sentence pairs: train.steps = 100,000 are about [0-9,]* epochs, .*--size tiny' \

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dataset.hpp>
@@ -18,6 +19,7 @@
 #include "inspection/report.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_view.hpp"
+#include "inspection/run/step_samples.hpp"
 #include "run/directory/run_progress.hpp"
 #include "run/metrics/metrics.hpp"
 #include "run/report/run_text.hpp"
@@ -36,13 +38,14 @@ struct InspectOptions {
   std::string pairs;
   std::string source;
   std::string target;
+  std::string step;
   HtmlReportOptions page;
 };
 
 CommandSyntax inspect_syntax(InspectOptions& options) {
   CommandSyntax syntax;
   syntax.name = "inspect";
-  syntax.usage = "PATH [RUN...] [--parameters] [--samples N] [--verify] [--html PAGE [options]]";
+  syntax.usage = "PATH [RUN...] [--parameters] [--samples N] [--verify] [--step N[:SAMPLE]] [--html PAGE [options]]";
   syntax.summary = R"(Shows the content of a dataset (a .h5 file, or the directory `heddle prepare` wrote) or of a
 checkpoint (a run's directory, its checkpoints directory, or one checkpoint's) as text, after checking
 it. With --html it draws them, and a run's curves, in one page for a browser; further runs are compared with
@@ -56,6 +59,8 @@ the first.)";
        "also a table of a checkpoint's parameters: name, shape, mean, standard deviation and range")  //
       ("samples", with_default(options.page.examples, "N"),
        "pairs or lines of a dataset to show, evenly spread over it")  //
+      ("step", po::value(&options.step)->value_name("N[:SAMPLE]"),
+       "the samples of a run's step, planned again from its data; or one of them, with its text and tokens")  //
       ("verify", po::bool_switch(&options.verify), "read a dataset's tokens to the end and compare all digests");
   syntax.options.add_options()  //
       ("html", po::value(&options.html)->value_name("PAGE"),
@@ -106,6 +111,18 @@ void inspect_checkpoint(RunView const& run, bool parameters) {
   }
 }
 
+/// "12", or "12:3": a step and a sample.
+WantedSamples wanted_samples(std::string const& text) {
+  std::size_t const colon = text.find(':');
+  auto const step = parse_number<std::int64_t>(text.substr(0, colon));
+  bool const of_one = colon != std::string::npos;
+  auto const number = of_one ? parse_number<std::int64_t>(text.substr(colon + 1)) : std::nullopt;
+  if (!step || (of_one && !number)) {
+    throw UsageError("inspect: --step {}: expected a step, or STEP:SAMPLE, as 12:0", text);
+  }
+  return {*step, number};
+}
+
 void inspect_run(InspectOptions const& options) {
   RunView const run = open_run(options.page.path, options.page.which);
   if (!run.directory.empty()) {
@@ -115,6 +132,11 @@ void inspect_run(InspectOptions const& options) {
   }
   if (!run.checkpoint) {
     throw DataError("{}: the run has no checkpoint yet; with --html PAGE its curves are drawn", options.page.path);
+  }
+  if (!options.step.empty()) {
+    std::cout << describe_samples(run, {options.page.plugins, options.page.trust_plugins},
+                                  wanted_samples(options.step));
+    return;
   }
   auto const entries = list_checkpoints(options.page.path, CheckpointStore::Check::sizes);
   if (entries.size() > 1) {
