@@ -366,9 +366,8 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.free("validate_metrics", train.validate_metrics, any(),
             "metrics: bleu, bleu_zh, bleu_char, chrf, chrf++, ter or a plug-in's; in place of validate_bleu");
   keys.free("validate_beam_size", train.validate_beam_size, at_least(1), "beam size of these translations; 1: greedy");
-  keys.free(
-      "best_metric", train.best_metric, non_empty(),
-      "decides which checkpoint is the best: loss, accuracy or a metric; of another set than data.valid: \"bleu/SET\"");
+  keys.free("best_metric", train.best_metric, non_empty(),
+            "decides which checkpoint is the best: loss, accuracy or a metric; \"bleu/SET\": of another set");
   keys.free("early_stopping", train.early_stopping, at_least(0),
             "stop after N validations without a better best_metric; 0: never");
   keys.free("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");

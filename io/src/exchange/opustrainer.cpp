@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/algorithm/string.hpp>
 #include <boost/json.hpp>
+#include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/config/options.hpp>
@@ -136,7 +137,9 @@ std::string config_of_opustrainer(std::filesystem::path const& path) {
   try {
     json::object const theirs = parse_yaml_map(text, where);
     return Conversion(theirs, where).text();
-  } catch (boost::system::system_error const& error) {
+  } catch (DataError const&) {
+    throw;
+  } catch (std::exception const& error) {  // of Boost.JSON, which throws different ones in different versions
     throw DataError("{}: a value is not of the type that OpusTrainer takes: {}", where, error.what());
   }
 }

@@ -385,13 +385,13 @@ TEST(Config, WrongStagesNameTheirPlace) {
   auto const message = [](std::string const& more) {
     return message_of<ConfigError>([&] { parse_config(two_stages + more, "run.toml", {}); });
   };
-  expect_contains(message("[[data.stage]]\nweights.c = 1\n"), "run.toml:13:1: data.stage.3.weights.c: there is no");
+  expect_contains(message("[[data.stage]]\nweights.c = 1\n"), "run.toml:14:1: data.stage.3.weights.c: there is no");
   expect_contains(message("[[data.stage]]\nweights.a = 0\n"), "data.stage.3 reads no corpus; for example");
   expect_contains(message("[[data.stage]]\nweights.a = 1\nepochs = 1\n"), "of which corpus?");
   expect_contains(message("[[data.stage]]\nweights.a = 1\n[[data.stage]]\nweights.b = 1\n"),
                   "data.stage.3 has no end, and stages follow it");
   expect_contains(message_of<ConfigError>([] { parse_config("[data.stage]\nx = 1\n", "run.toml", {}); }),
-                  "run.toml:1:6: data.stage is a table; expected a list of tables, each begun by [[data.stage]]");
+                  "run.toml:1:7: data.stage is a table; expected a list of tables, each begun by [[data.stage]]");
   expect_contains(message("[[data.stage]]\nweight.a = 1\n"), "there is no key data.stage.3.weight");
 }
 
