@@ -32,6 +32,8 @@ heddle_require(HDF5 libhdf5-openmpi-dev COMPONENTS C)
 heddle_require(PkgConfig pkg-config)
 if(PkgConfig_FOUND)
   pkg_check_modules(SentencePiece QUIET IMPORTED_TARGET sentencepiece)
+  # Optional: without it `heddle clean` has no rule about languages.
+  pkg_check_modules(ExtTextCat QUIET IMPORTED_TARGET libexttextcat)
 endif()
 if(NOT SentencePiece_FOUND)
   heddle_missing(SentencePiece libsentencepiece-dev)

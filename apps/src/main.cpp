@@ -41,6 +41,8 @@ struct Command {
 constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data,
             Processes::one, "Data"},
+    Command{"clean", "drop lines of a corpus that are not worth training on, by rules", run_clean, Processes::one,
+            "Data"},
     Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare, Processes::one,
             "Data"},
     Command{"lexicon", "find the target pieces that translate a source piece, for translate --shortlist", run_lexicon,

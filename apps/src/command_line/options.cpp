@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <iostream>
@@ -158,6 +160,16 @@ void add_invalid_utf8(OptionsDescription& description, InvalidUtf8& value, bool 
                                         "its other side, or put U+FFFD in place of what is invalid"
                                       : "a line that is not UTF-8: put U+FFFD in place of what is invalid, or end with "
                                         "an error that names it");
+}
+
+std::array<std::int64_t, 2> parse_columns(std::string const& given) {
+  std::array<std::int64_t, 2> columns{};
+  int end = 0;
+  if (std::sscanf(given.c_str(), "%" SCNd64 ",%" SCNd64 "%n", &columns[0], &columns[1], &end) != 2 ||
+      end != static_cast<int>(given.size())) {
+    throw UsageError("--columns is \"{}\"; expected two numbers, such as 3,4", given);
+  }
+  return columns;
 }
 
 po::variables_map parse_options(CommandSyntax const& syntax, std::vector<std::string> const& arguments) {

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <boost/program_options.hpp>
+#include <cstdint>
 #include <exception>
 #include <heddle/io/text/text.hpp>
 #include <string>
@@ -54,5 +56,8 @@ void add_config_options(CommandSyntax& syntax, ConfigOptions& options, bool requ
 
 /// Adds --invalid-utf8 replace|fail, for `prepare` (`with_skip`) also skip; the default is the content of `value`.
 void add_invalid_utf8(OptionsDescription& description, InvalidUtf8& value, bool with_skip = false);
+
+/// The value "S,T" of --columns: the columns of source and target, from 1 on. Throws UsageError for another text.
+std::array<std::int64_t, 2> parse_columns(std::string const& given);
 
 }  // namespace heddle

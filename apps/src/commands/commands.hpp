@@ -12,6 +12,7 @@ using Arguments = std::vector<std::string>;
 ExitCode run_align(Arguments const& arguments);
 ExitCode run_average(Arguments const& arguments);
 ExitCode run_checkpoint(Arguments const& arguments);
+ExitCode run_clean(Arguments const& arguments);
 ExitCode run_config(Arguments const& arguments);
 ExitCode run_demo_data(Arguments const& arguments);
 ExitCode run_doctor(Arguments const& arguments);

@@ -1,10 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/algorithm/string/split.hpp>
-#include <cinttypes>
-#include <cstdio>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
@@ -31,14 +28,7 @@ auto* texts(PrepareOptions::Paths& paths, char const* name = "TEXT...") {
 }
 
 void add_texts(CommandSyntax& syntax, PrepareOptions& prepared) {
-  auto const take_columns = [&prepared](std::string const& given) {
-    std::array<std::int64_t, 2>& columns = prepared.columns.emplace();
-    int end = 0;
-    if (std::sscanf(given.c_str(), "%" SCNd64 ",%" SCNd64 "%n", &columns[0], &columns[1], &end) != 2 ||
-        end != static_cast<int>(given.size())) {
-      throw UsageError("--columns is \"{}\"; expected two numbers, such as 3,4", given);
-    }
-  };
+  auto const take_columns = [&prepared](std::string const& given) { prepared.columns = parse_columns(given); };
   syntax.options.add_options()                                                                  //
       ("source", texts(prepared.source), "training text, source side, in one file or several")  //
       ("target", texts(prepared.target),

@@ -243,7 +243,7 @@ void require_other_file(fs::path const& path, std::vector<std::string> const& in
   for (std::string const& input : inputs) {
     std::error_code ignored;  // a file that does not exist is equivalent to nothing
     if (fs::is_regular_file(path, ignored) && fs::equivalent(path, input, ignored)) {
-      throw UsageError("--output {} is the text that is read ({}); expected another file", path.string(), input);
+      throw UsageError("the output {} is the text that is read ({}); expected another file", path.string(), input);
     }
   }
 }

@@ -92,7 +92,7 @@ std::string key_of_layer(std::string const& option, std::string const& name) {
 std::string right_name(std::string const& option, std::string const& name, std::vector<std::string> const& names) {
   ModelConfig model;
   std::vector<std::string> const of_layers = names_of_keys(layer_keys(model, model.decoder));
-  if (std::ranges::find(of_layers, name) != of_layers.end()) {
+  if (option.starts_with("model.") && std::ranges::find(of_layers, name) != of_layers.end()) {
     return fmt::format("{} is a key of the whole layer: {}", name, key_of_layer(option, name));
   }
   return names.empty() ? "this layer takes none" : nearest_or_all(name, names);

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+namespace heddle {
+
+/// Writes a text line by line: into a file, compressed if its name ends with ".gz", which appears when it is complete
+/// and replaces an older one; or, for "-", to the standard output; or into a pipe.
+class TextWriter {
+ public:
+  /// Throws DataError for a path that is not to be replaced, Error where nothing can be written there.
+  explicit TextWriter(std::filesystem::path const& path);
+  ~TextWriter();
+  TextWriter(TextWriter&&) noexcept;
+  TextWriter& operator=(TextWriter&&) noexcept;
+
+  /// Writes the line and its end. Throws Error if that fails.
+  void add(std::string_view line);
+  /// Gives the file its name; without it, it is removed. Throws Error if not all could be written.
+  void commit();
+
+ private:
+  struct Output;
+  std::unique_ptr<Output> output_;
+};
+
+}  // namespace heddle
