@@ -41,8 +41,8 @@ struct Command {
 constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data,
             Processes::one, "Data"},
-    Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare, Processes::one,
-            "Data"},
+    Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare,
+            Processes::several, "Data"},
     Command{"lexicon", "find the target pieces that translate a source piece, for translate --shortlist", run_lexicon,
             Processes::one, "Data"},
     Command{"init", "write run.toml and a job script from the answers to a few questions", run_init, Processes::one,

@@ -68,7 +68,7 @@ inline std::span<std::uint8_t const> bytes_of(std::vector<std::int64_t> const& l
 }
 
 /// The reason why a pair cannot have these fields beside its tokens; null if it can.
-std::optional<std::string> problem_of_fields(Sample const& pair);
+std::optional<std::string> problem_of_fields(PairView const& pair);
 
 /// Throws DataError for an id outside the vocabulary and for one that no sentence has: padding, begin, end.
 void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, SpecialIds const& special,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/tokenizers/text_form.hpp>
@@ -10,6 +12,12 @@
 #include <vector>
 
 namespace heddle {
+
+/// The texts of special pieces, beside those of SpecialPieces.
+inline constexpr char const* mask_piece = "<mask>";
+inline std::string sentinel_piece(std::int64_t number) {
+  return fmt::format("<extra_id_{}>", number);
+}
 
 /// Datasets and checkpoints refuse larger models.
 inline constexpr std::int64_t max_model_bytes = std::int64_t{64} << 20;
