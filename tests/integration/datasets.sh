@@ -124,6 +124,37 @@ expect 65 "more.gz: line 21: byte $byte of the gzip file" \
   fail "pipes have other scores"
 expect 64 'is given for two texts' bash -c 'cat text/test.en | "$HEDDLE" score --checkpoint run --source - --target -'
 
+# Threads and ranks make the same files.
+for number in 1 2 3; do
+  for _ in 1 2 3 4; do sed "s/^/$number /" text/train.en; done
+done > long.en
+for number in 1 2 3; do
+  for _ in 1 2 3 4; do sed "s/^/$number /" text/train.de; done
+done > long.de
+sed 's/.*/0-0 1-1/' long.en > links
+prepare_long() {
+  "$@" prepare --source long.en --target long.de --alignments links --valid-tsv valid.tsv --columns 3,2 --vocab-size 90 \
+    --threads "$threads" --out "on$#-$threads" > log 2>&1 || fail "prepare on $* with $threads threads"
+  for file in train.h5 valid.h5 vocab.model; do
+    cmp "on$#-$threads/$file" "on1-1/$file" || fail "$* with $threads threads writes another $file"
+  done
+}
+for threads in 1 2 5; do prepare_long "$HEDDLE"; done
+for threads in 1 2; do
+  for ranks in 1 2 3; do
+    prepare_long "$HEDDLE_MPIRUN" -np "$ranks" "$HEDDLE"
+    grep -q '^train: 10,800 pairs' log || fail "no report on $ranks ranks"
+    rm -r "on4-$threads"
+  done
+done
+sed '9000s/.*/7-7/' links > bad.links
+for launcher in '' "$HEDDLE_MPIRUN -np 2"; do
+  # shellcheck disable=SC2086
+  expect 65 'bad.links, line 9000: "7-7" is not a link' $launcher "$HEDDLE" prepare --source long.en --target long.de \
+    --alignments bad.links --vocab-model on1-1 --out bad
+  [ ! -e bad ] || fail "files are left after an error"
+done
+
 # Files that never end, or wait for a writer.
 mkfifo pipe
 for path in /dev/zero pipe; do

@@ -3,22 +3,21 @@
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
 
+#include "learnt_tokenizer.hpp"
 #include "test.hpp"
 
 /// Small vocabularies and datasets for tests.
 namespace heddle {
 
 inline Tokenizer train_tokenizer(std::string (*describe)(int64_t), int64_t size, bool mask_token = false) {
-  TemporaryDirectory const directory;
   std::string text;
   for (int64_t i = 0; i < 300; ++i) {
     text += describe(i * 37) + "\n";
   }
   TokenizerTraining training;
-  training.texts = {directory.write("text", text)};
   training.vocabulary_size = size;
   training.mask_token = mask_token;
-  return Tokenizer::train(training);
+  return learn_tokenizer(text, training);
 }
 
 /// One pair of small vocabularies for all tests here.

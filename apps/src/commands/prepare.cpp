@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "command_line/options.hpp"
+#include "command_line/ranks.hpp"
 #include "commands.hpp"
 #include "run/directory/warning.hpp"
 
@@ -72,6 +73,8 @@ void add_vocabulary(CommandSyntax& syntax, PrepareOptions& prepared) {
        "the same for several texts")  //
       ("byte-fallback", po::bool_switch(&prepared.byte_fallback),
        "256 more pieces of a new vocabulary, for bytes: characters without a piece are not unknown")  //
+      ("split-digits", po::bool_switch(&prepared.split_digits),
+       "each digit is a piece by itself in a new vocabulary, so that numbers are read digit by digit")  //
       ("character-coverage", with_default(prepared.character_coverage, "X"),
        "the share of the text's characters that have a piece in a new vocabulary, 0.98 to 1; 0.9995 is usual for "
        "Chinese and Japanese")  //
@@ -106,7 +109,10 @@ encoder-only and decoder-only ones from --text. A text may be a pipe; - is the s
        "leave out a pair with more tokens than this on a side; lines of --text are never left out")  //
       ("samples-per-file", po::value(&prepared.samples_per_file)->value_name("N"),
        "write the training dataset as train-00001.h5, train-00002.h5 …, each with at most N pairs or lines")  //
-      ("out", without_default(prepared.directory, "DIRECTORY")->required(), "where the files go")             //
+      ("threads", with_default(prepared.threads, "N"),
+       "threads that encode the text, of each rank where mpirun or srun started several, which share the work; 0: one "
+       "for each core that may be used; the files are the same")                                   //
+      ("out", without_default(prepared.directory, "DIRECTORY")->required(), "where the files go")  //
       ("overwrite", po::bool_switch(&prepared.overwrite), "replace files of an earlier run in DIRECTORY");
   add_invalid_utf8(syntax.options, prepared.invalid_utf8, true);
   add_verbosity(syntax, verbosity, "print only warnings and where the files are");
@@ -115,7 +121,7 @@ encoder-only and decoder-only ones from --text. A text may be a pipe; - is the s
 
 void check_options(po::variables_map const& values) {
   for (char const* const name : {"vocab-size", "vocab-type", "sentinels", "tag", "user-defined-symbols",
-                                 "byte-fallback", "character-coverage", "normalization"}) {
+                                 "byte-fallback", "split-digits", "character-coverage", "normalization"}) {
     if (values.count("vocab-model") > 0 && values.count(name) > 0 && !values[name].defaulted()) {
       throw UsageError(
           "--{} controls vocabulary training, but --vocab-model names an existing vocabulary; use one of the two",
@@ -269,16 +275,7 @@ void take_vocabulary(PrepareOptions& options) {
   }
 }
 
-}  // namespace
-
-ExitCode run_prepare(Arguments const& arguments) {
-  PrepareOptions options;
-  Verbosity verbosity = Verbosity::normal;
-  auto const values = parse_options(prepare_syntax(options, verbosity), arguments);
-  check_options(values);
-  take_vocabulary(options);
-  std::ostream nothing(nullptr);
-  PrepareReport const report = prepare(options, verbosity == Verbosity::quiet ? nothing : std::cerr);
+void print_all(PrepareReport const& report, PrepareOptions const& options, Verbosity verbosity) {
   if (verbosity != Verbosity::quiet) {
     print_report(report, options);
     for_each_text(report, [&](char const* name, PreparedText const& text) { print_findings(name, text, options); });
@@ -286,7 +283,26 @@ ExitCode run_prepare(Arguments const& arguments) {
   for_each_text(report, [&](char const* name, PreparedText const& text) { warn_of_invalid(name, text, options); });
   warn_of_doubtful(options, report);
   std::cout << fmt::format("wrote {}\n", options.directory.string());
-  return ExitCode::done;
+}
+
+}  // namespace
+
+ExitCode run_prepare(Arguments const& arguments) {
+  PrepareOptions options;
+  options.threads = 0;
+  Verbosity verbosity = Verbosity::normal;
+  auto const values = parse_options(prepare_syntax(options, verbosity), arguments);
+  check_options(values);
+  take_vocabulary(options);
+  return run_on_ranks([&](MpiSession const* session) {
+    Communicator const world = session == nullptr ? Communicator::self() : session->world();
+    std::ostream nothing(nullptr);
+    PrepareReport const report = prepare(options, verbosity == Verbosity::quiet ? nothing : std::cerr, world);
+    if (world.rank() == 0) {
+      print_all(report, options, verbosity);
+    }
+    return ExitCode::done;
+  });
 }
 
 }  // namespace heddle

@@ -1,101 +1,24 @@
 #include "corpus/chunks.hpp"
 
-#include <cstring>
-#include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/message_values.hpp>
 #include <map>
 #include <type_traits>
 
 namespace heddle {
-namespace {
 
-/// Appends values to bytes.
-class Writer {
- public:
-  void add(std::string const& text) {
-    add(std::ssize(text));
-    bytes_ += text;
-  }
-  template <class Number>
-  requires std::is_arithmetic_v<Number>
-  void add(Number number) { bytes_.append(reinterpret_cast<char const*>(&number), sizeof number); }
-  template <class Value>
-  void add(std::vector<Value> const& values) {
-    add(std::ssize(values));
-    for (Value const& value : values) {
-      add(value);
-    }
-  }
-  void add(SourceLine const& line) {
-    add(line.number);
-    add(line.text);
-    add(line.references);
-    add(line.adapter);
-    add(line.prefix);
-  }
-
-  std::string bytes() && { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
-
-/// Reads values in the order in which a Writer appended them. Throws Error where the bytes do not hold them.
-class Reader {
- public:
-  explicit Reader(std::string const& bytes) : rest_(bytes) {}
-
-  void take(std::string& text) { text = part(take_count(1)); }
-  template <class Number>
-  requires std::is_arithmetic_v<Number>
-  void take(Number& number) { std::memcpy(&number, part(sizeof number).data(), sizeof number); }
-  template <class Value>
-  void take(std::vector<Value>& values) {
-    values.resize(take_count(sizeof(std::int64_t)));  // the minimum that a value takes
-    for (Value& value : values) {
-      take(value);
-    }
-  }
-  void take(SourceLine& line) {
-    take(line.number);
-    take(line.text);
-    take(line.references);
-    take(line.adapter);
-    take(line.prefix);
-  }
-  void finish() const {
-    if (!rest_.empty()) {
-      fail();
-    }
-  }
-
- private:
-  [[noreturn]] static void fail() { throw Error("a message between processes is damaged"); }
-
-  /// A number of values of at least that many bytes.
-  std::size_t take_count(std::size_t bytes) {
-    std::int64_t count = 0;
-    take(count);
-    if (count < 0 || static_cast<std::size_t>(count) > rest_.size() / bytes) {
-      fail();
-    }
-    return static_cast<std::size_t>(count);
-  }
-  std::string_view part(std::size_t count) {
-    if (count > rest_.size()) {
-      fail();
-    }
-    std::string_view const taken = rest_.substr(0, count);
-    rest_.remove_prefix(count);
-    return taken;
-  }
-
-  std::string_view rest_;
-};
-
-}  // namespace
+/// `Line`: SourceLine, or the same const.
+template <class Line, class Visit>
+requires std::is_same_v<std::remove_const_t<Line>, SourceLine>
+void visit_values(Line& line, Visit const& visit) {
+  visit(line.number);
+  visit(line.text);
+  visit(line.references);
+  visit(line.adapter);
+  visit(line.prefix);
+}
 
 std::string to_bytes(Chunk const& chunk) {
-  Writer writer;
+  MessageWriter writer;
   writer.add(chunk.number);
   writer.add(chunk.lines);
   return std::move(writer).bytes();
@@ -103,7 +26,7 @@ std::string to_bytes(Chunk const& chunk) {
 
 Chunk chunk_of(std::string const& bytes) {
   Chunk chunk;
-  Reader reader(bytes);
+  MessageReader reader(bytes);
   reader.take(chunk.number);
   reader.take(chunk.lines);
   reader.finish();
@@ -111,7 +34,7 @@ Chunk chunk_of(std::string const& bytes) {
 }
 
 std::string to_bytes(ChunkResult const& result) {
-  Writer writer;
+  MessageWriter writer;
   writer.add(result.number);
   writer.add(result.text);
   writer.add(result.messages);
@@ -123,7 +46,7 @@ std::string to_bytes(ChunkResult const& result) {
 
 ChunkResult result_of(std::string const& bytes) {
   ChunkResult result;
-  Reader reader(bytes);
+  MessageReader reader(bytes);
   reader.take(result.number);
   reader.take(result.text);
   reader.take(result.messages);

@@ -3,95 +3,14 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <limits>
+#include <heddle/core/parallel/text_messages.hpp>
 #include <optional>
-#include <span>
 
 namespace heddle {
 namespace {
 
 constexpr int chunk_tag = 1;
 constexpr int result_tag = 2;
-
-/// The element type that every communicator moves.
-using Words = std::vector<std::int32_t>;
-
-Tensor tensor_of(Words& words) {
-  return Tensor::borrow(words.data(), DType::int32, {std::ssize(words)}, MemorySpace::host);
-}
-
-std::int32_t length_of(std::string const& text) {
-  if (text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-    throw DataError("a chunk has more than 2 GiB; give a smaller --window");
-  }
-  return static_cast<std::int32_t>(text.size());
-}
-
-/// A text on its way to a rank: a message with its number of bytes, and one with its bytes.
-class OutgoingText {
- public:
-  OutgoingText(Communicator const& world, std::string const& text, int to, int tag)
-      : length_{length_of(text)}, words_((text.size() + 3) / 4 + 1) {
-    std::ranges::copy(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(words_)).begin());
-    header_ = world.start_send(tensor_of(length_), to, tag);
-    body_ = world.start_send(tensor_of(words_), to, tag);
-  }
-
-  bool progress() { return header_.progress() && body_.progress(); }
-  void wait() {
-    header_.wait();
-    body_.wait();
-  }
-
- private:
-  Words length_, words_;
-  Transfer header_, body_;  // after what they send: they are destroyed first
-};
-
-/// Texts that come from a rank, one after the other.
-class IncomingTexts {
- public:
-  IncomingTexts(Communicator const& world, int from, int tag) : world_(world), from_(from), tag_(tag) { start(); }
-
-  /// Returns true if a text is complete.
-  bool progress() {
-    if (!transfer_.progress()) {
-      return false;
-    }
-    if (words_.empty()) {
-      start_body();
-      return transfer_.progress();
-    }
-    return true;
-  }
-
-  /// Waits for the next text.
-  std::string take() {
-    transfer_.wait();
-    if (words_.empty()) {
-      start_body();
-      transfer_.wait();
-    }
-    std::string text(static_cast<std::size_t>(length_.front()), '\0');
-    std::copy_n(std::as_bytes(std::span(words_)).begin(), text.size(), std::as_writable_bytes(std::span(text)).begin());
-    words_.clear();
-    return text;
-  }
-  /// Starts to receive the next text, after take().
-  void start() { transfer_ = world_.start_receive(tensor_of(length_), from_, tag_); }
-
- private:
-  void start_body() {
-    words_.resize((static_cast<std::size_t>(length_.front()) + 3) / 4 + 1);
-    transfer_ = world_.start_receive(tensor_of(words_), from_, tag_);
-  }
-
-  Communicator world_;
-  int from_;
-  int tag_;
-  Words length_{0}, words_;
-  Transfer transfer_;
-};
 
 /// Computes a chunk with the ranks of a group, whose other ranks are in serve_chunks.
 ChunkResult compute_in_group(RankGroups const& groups, ComputeChunk const& compute, std::string const& chunk,

@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
-#include <ranges>
+#include <span>
 #include <utility>
 
 #include "files/pending_file.hpp"
@@ -32,19 +32,18 @@ void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, Speci
   }
 }
 
-std::optional<std::string> problem_of_fields(Sample const& pair) {
+std::optional<std::string> problem_of_fields(PairView const& pair) {
   for (auto const& [source, target] : pair.alignment) {
-    if (source < 0 || target < 0 || source >= std::ssize(pair.source.tokens) ||
-        target >= std::ssize(pair.target.tokens)) {
-      return fmt::format("the link {}-{} is not between its {} and {} tokens", source, target,
-                         pair.source.tokens.size(), pair.target.tokens.size());
+    if (source < 0 || target < 0 || source >= std::ssize(pair.source) || target >= std::ssize(pair.target)) {
+      return fmt::format("the link {}-{} is not between its {} and {} tokens", source, target, pair.source.size(),
+                         pair.target.size());
     }
   }
-  if (std::size_t const weights = pair.target.weights.size(); weights > 1 && weights != pair.target.tokens.size() + 1) {
-    return fmt::format("{} weights for {} tokens and their end", weights, pair.target.tokens.size());
+  if (std::size_t const weights = pair.weights.size(); weights > 1 && weights != pair.target.size() + 1) {
+    return fmt::format("{} weights for {} tokens and their end", weights, pair.target.size());
   }
   auto const refused = [](float weight) { return !(weight >= 0 && std::isfinite(weight)); };
-  if (auto const found = std::ranges::find_if(pair.target.weights, refused); found != pair.target.weights.end()) {
+  if (auto const found = std::ranges::find_if(pair.weights, refused); found != pair.weights.end()) {
     return fmt::format("the weight {}; expected a finite number of at least 0", *found);
   }
   return std::nullopt;
@@ -110,11 +109,15 @@ class ProtectedColumn {
       : values_(group, name, type), digests_(group, digests, hdf5::ElementType::uint8) {}
 
   template <typename T>
-  void add(T value) {
-    auto const* const bytes = reinterpret_cast<std::uint8_t const*>(&value);
-    block_.insert(block_.end(), bytes, bytes + sizeof(T));
-    if (std::ssize(block_) == block_bytes) {
-      end_block();
+  void add(std::span<T const> values) {
+    std::span bytes(reinterpret_cast<std::uint8_t const*>(values.data()), values.size_bytes());
+    while (!bytes.empty()) {
+      auto const taken = bytes.first(std::min(bytes.size(), static_cast<std::size_t>(block_bytes) - block_.size()));
+      block_.insert(block_.end(), taken.begin(), taken.end());
+      bytes = bytes.subspan(taken.size());
+      if (std::ssize(block_) == block_bytes) {
+        end_block();
+      }
     }
   }
   /// Returns the SHA-256 of the table of digests.
@@ -153,18 +156,16 @@ class FieldWriter {
       : group_(std::move(group)),
         values_(group_, name + "s", name + "_digests", type),
         offsets_(group_, "offsets", "offset_digests", hdf5::ElementType::int64) {
-    offsets_.add(total_);
+    add_offset();
   }
 
   hdf5::Group& group() { return group_; }
   /// The values of a sample.
-  template <class Values>
-  void add(Values const& values) {
-    for (auto const value : values) {
-      values_.add(value);
-    }
-    total_ += std::ranges::ssize(values);
-    offsets_.add(total_);
+  template <class Value>
+  void add(std::span<Value const> values) {
+    values_.add(values);
+    total_ += std::ssize(values);
+    add_offset();
   }
   /// Adds the digests of its tables.
   void finish(std::vector<std::string>& tables) {
@@ -173,6 +174,8 @@ class FieldWriter {
   }
 
  private:
+  void add_offset() { offsets_.add(std::span<std::int64_t const>(&total_, 1)); }
+
   hdf5::Group group_;
   ProtectedColumn values_;
   ProtectedColumn offsets_;
@@ -190,7 +193,8 @@ class SideWriter {
 
   void add(std::span<std::int32_t const> tokens) {
     if (narrow_) {
-      tokens_.add(tokens | std::views::transform([](std::int32_t token) { return static_cast<std::uint16_t>(token); }));
+      short_.assign(tokens.begin(), tokens.end());
+      tokens_.add(std::span<std::uint16_t const>(short_));
     } else {
       tokens_.add(tokens);
     }
@@ -199,6 +203,7 @@ class SideWriter {
 
  private:
   bool narrow_;  ///< tokens have 16 bits
+  std::vector<std::uint16_t> short_;
   FieldWriter tokens_;
 };
 
@@ -230,13 +235,21 @@ struct DatasetWriter::State {
     }
   }
 
-  void add(Sample const& pair) {
+  void add(PairView const& pair) {
     if (auto const problem = problem_of_fields(pair)) {
       throw Error("{}: {}", pending.target().string(), *problem);
     }
-    add({pair.source.tokens, pair.target.tokens});
+    add({pair.source, pair.target});
     for (auto& [name, field] : fields) {
-      visit_field(name, pair, [&, &field = field](auto const& values) { field.add(stored_elements(values)); });
+      if (name == SampleField::weights) {
+        field.add(pair.weights);
+      } else {
+        std::vector<std::int32_t> flat;
+        for (auto const& [source, target] : pair.alignment) {
+          flat.insert(flat.end(), {source, target});
+        }
+        field.add(std::span<std::int32_t const>(flat));
+      }
     }
   }
 
@@ -346,10 +359,10 @@ DatasetWriter::DatasetWriter(DatasetWriter&&) noexcept = default;
 DatasetWriter& DatasetWriter::operator=(DatasetWriter&&) noexcept = default;
 
 void DatasetWriter::add(std::span<int32_t const> source, std::span<int32_t const> target) {
-  state_->add(Sample{0, std::vector(source.begin(), source.end()), std::vector(target.begin(), target.end())});
+  state_->add(PairView(source, target));
 }
 
-void DatasetWriter::add(Sample const& pair) {
+void DatasetWriter::add(PairView const& pair) {
   state_->add(pair);
 }
 

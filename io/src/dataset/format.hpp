@@ -95,7 +95,7 @@ std::span<typename Stored<Value>::Element const> stored_elements(std::vector<Val
 }
 
 /// The reason why a pair cannot have these fields beside its tokens; null if it can.
-std::optional<std::string> problem_of_fields(Sample const& pair);
+std::optional<std::string> problem_of_fields(PairView const& pair);
 
 /// Throws DataError for an id outside the vocabulary and for one that no sentence has: padding, begin, end.
 void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, SpecialIds const& special,

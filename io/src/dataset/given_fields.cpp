@@ -6,9 +6,10 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/parse_number.hpp>
+#include <heddle/io/text/text.hpp>
 #include <heddle/io/tokenizers/token_words.hpp>
-
-#include "given_texts.hpp"
+#include <optional>
+#include <utility>
 
 namespace heddle {
 
@@ -26,75 +27,64 @@ std::vector<std::vector<std::int32_t>> tokens_of_words(EncodedSide const& side) 
 
 }  // namespace
 
-std::optional<GivenFields::File> GivenFields::open(PrepareOptions::Paths const& paths) {
-  if (paths.empty()) {
-    return std::nullopt;
+GivenFields::GivenFields(PrepareOptions const& options) {
+  for (auto const& [kind, paths] : {std::pair(Kind::alignments, &options.alignments),
+                                    {Kind::sentence_weights, &options.sentence_weights},
+                                    {Kind::word_weights, &options.word_weights}}) {
+    if (!paths->empty()) {
+      TextFiles const files(paths->begin(), paths->end());
+      given_.push_back({kind, files, describe_files(files)});
+    }
   }
-  TextFiles const parts(paths.begin(), paths.end());
-  return File{TextFilesReader(parts), describe_files(parts)};
 }
-
-GivenFields::GivenFields(PrepareOptions const& options)
-    : alignments_(open(options.alignments)),
-      sentence_weights_(open(options.sentence_weights)),
-      word_weights_(open(options.word_weights)) {}
 
 SampleFields GivenFields::fields() const {
   SampleFields fields;
-  if (alignments_) {
-    fields.insert(SampleField::alignment);
-  }
-  if (sentence_weights_ || word_weights_) {
-    fields.insert(SampleField::weights);
+  for (Field const& field : given_) {
+    fields.insert(field.kind == Kind::alignments ? SampleField::alignment : SampleField::weights);
   }
   return fields;
 }
 
-std::vector<GivenFields::File*> GivenFields::files() {
-  std::vector<File*> files;
-  for (std::optional<File>* const file : {&alignments_, &sentence_weights_, &word_weights_}) {
-    if (*file) {
-      files.push_back(&**file);
-    }
+std::vector<TextFiles> GivenFields::files() const {
+  std::vector<TextFiles> files;
+  for (Field const& field : given_) {
+    files.push_back(field.files);
   }
   return files;
 }
 
-void GivenFields::next() {
-  for (File* const file : files()) {
-    if (!file->reader.next(file->line)) {
-      throw DataError("{} ends after line {}, before the text does", file->name, file->reader.line_number());
+void GivenFields::set(std::vector<std::string_view> const& lines, std::int64_t number, EncodedSide const& source,
+                      EncodedSide const& target, Sample& pair) const {
+  pair.target.weights.clear();
+  for (std::size_t index = 0; index < given_.size(); ++index) {
+    Line const line{given_[index].name, number, lines[index]};
+    switch (given_[index].kind) {
+      case Kind::alignments:
+        set_alignment(line, source, target, pair);
+        break;
+      case Kind::sentence_weights:
+        pair.target.weights = read_weights(line, 1, "the sentence");
+        break;
+      case Kind::word_weights:
+        multiply(read_weights(line, split_words(target.line).size(), "each word of the target"), target, pair);
+        break;
     }
   }
 }
 
-void GivenFields::require_all_read() {
-  for (File* const file : files()) {
-    if (file->reader.next(file->line)) {
-      throw DataError("{} has lines after {}, where the text ends", file->name, file->reader.line_number() - 1);
-    }
-  }
-}
-
-void GivenFields::set(EncodedSide const& source, EncodedSide const& target, Sample& pair) const {
-  if (alignments_) {
-    set_alignment(source, target, pair);
-  }
-  set_weights(target, pair);
-}
-
-void GivenFields::set_alignment(EncodedSide const& source, EncodedSide const& target, Sample& pair) const {
+void GivenFields::set_alignment(Line const& line, EncodedSide const& source, EncodedSide const& target, Sample& pair) {
   auto const sources = tokens_of_words(source);
   auto const targets = tokens_of_words(target);
   pair.alignment.clear();
-  for (std::string_view const link : split_words(alignments_->line)) {
+  for (std::string_view const link : split_words(line.text)) {
     std::size_t const dash = std::min(link.find('-'), link.size());
     auto const from = parse_number<std::size_t>(link.substr(0, dash));
     auto const to = parse_number<std::size_t>(link.substr(std::min(dash + 1, link.size())));
     if (!from || !to || *from >= sources.size() || *to >= targets.size()) {
       throw DataError(
           "{}, line {}: \"{}\" is not a link SOURCE-TARGET of the lines' {} and {} words, which are counted from 0",
-          alignments_->name, alignments_->reader.line_number(), link, sources.size(), targets.size());
+          line.name, line.number, link, sources.size(), targets.size());
     }
     for (std::int32_t const source_token : sources[*from]) {
       for (std::int32_t const target_token : targets[*to]) {
@@ -106,32 +96,27 @@ void GivenFields::set_alignment(EncodedSide const& source, EncodedSide const& ta
   pair.alignment.erase(std::unique(pair.alignment.begin(), pair.alignment.end()), pair.alignment.end());
 }
 
-void GivenFields::set_weights(EncodedSide const& target, Sample& pair) const {
-  auto const read = [](File const& file, std::size_t count, char const* what) {
-    std::vector<float> weights;
-    for (std::string_view const word : split_words(file.line)) {
-      auto const weight = parse_number<float>(word);
-      if (!weight || !(*weight >= 0) || !std::isfinite(*weight)) {
-        throw DataError("{}, line {}: \"{}\" is not a weight, a number of at least 0", file.name,
-                        file.reader.line_number(), word);
-      }
-      weights.push_back(*weight);
+std::vector<float> GivenFields::read_weights(Line const& line, std::size_t count, char const* what) {
+  std::vector<float> weights;
+  for (std::string_view const word : split_words(line.text)) {
+    auto const weight = parse_number<float>(word);
+    if (!weight || !(*weight >= 0) || !std::isfinite(*weight)) {
+      throw DataError("{}, line {}: \"{}\" is not a weight, a number of at least 0", line.name, line.number, word);
     }
-    if (weights.size() != count) {
-      throw DataError("{}, line {}: {} weights; expected {}, one for {}", file.name, file.reader.line_number(),
-                      weights.size(), count, what);
-    }
-    return weights;
-  };
-  pair.target.weights.clear();
-  float const of_sentence = sentence_weights_ ? read(*sentence_weights_, 1, "the sentence").front() : 1;
-  if (!word_weights_) {
-    pair.target.weights.resize(sentence_weights_ ? 1 : 0, of_sentence);
-    return;
+    weights.push_back(*weight);
   }
-  pair.target.weights.assign(pair.target.tokens.size() + 1, of_sentence);
+  if (weights.size() != count) {
+    throw DataError("{}, line {}: {} weights; expected {}, one for {}", line.name, line.number, weights.size(), count,
+                    what);
+  }
+  return weights;
+}
+
+/// Multiplies the weight of the sentence, if there is one, by those of each word, for the word's tokens.
+void GivenFields::multiply(std::vector<float> const& of_words, EncodedSide const& target, Sample& pair) {
+  float const of_sentence = pair.target.weights.empty() ? 1 : pair.target.weights.front();
+  pair.target.weights.assign(target.ids.size() + 1, of_sentence);
   auto const tokens = tokens_of_words(target);
-  auto const of_words = read(*word_weights_, tokens.size(), "each word of the target");
   for (std::size_t word = 0; word < tokens.size(); ++word) {
     for (std::int32_t const token : tokens[word]) {
       pair.target.weights[static_cast<std::size_t>(token)] *= of_words[word];

@@ -15,7 +15,9 @@
 #include <iterator>
 #include <map>
 #include <ostream>
+#include <set>
 #include <span>
+#include <system_error>
 
 #include "files/file_descriptor.hpp"
 
@@ -80,6 +82,16 @@ std::string describe_files(TextFiles const& parts) {
   return parts.size() == 1 ? first : fmt::format("{} and {} more", first, parts.size() - 1);
 }
 
+std::int64_t file_bytes(TextFiles const& parts) {
+  std::int64_t bytes = 0;
+  for (TextFile const& part : parts) {
+    std::error_code failure;
+    auto const size = std::filesystem::file_size(part.copy.empty() ? part.path : part.copy, failure);
+    bytes += failure ? 0 : static_cast<std::int64_t>(size);
+  }
+  return bytes;
+}
+
 std::string GivenTexts::describe() const {
   bool const two = sides.size() > 1 && sides[0].front().path != sides[1].front().path;
   return describe_files(sides.front()) + (two ? " and " + describe_files(sides[1]) : "");
@@ -102,6 +114,20 @@ std::vector<GivenTexts> given_texts(PrepareOptions const& options) {
   add("train", options.source, options.target, options.tsv, options.text);
   add("valid", options.valid_source, options.valid_target, options.valid_tsv, options.valid_text);
   return texts;
+}
+
+std::int64_t pipes(std::vector<GivenTexts> const& texts) {
+  std::set<Path> found;
+  for (GivenTexts const& text : texts) {
+    for (TextFiles const& side : text.sides) {
+      for (TextFile const& part : side) {
+        if (is_read_once(part.path)) {
+          found.insert(text_path(part.path));
+        }
+      }
+    }
+  }
+  return std::ssize(found);
 }
 
 CopiedTexts::CopiedTexts(std::vector<GivenTexts>& texts, Path const& directory, std::ostream& progress) {

@@ -14,17 +14,23 @@ using TextFiles = std::vector<TextFile>;
 /// A text's file, or its first one of several: "a.en and 2 more".
 std::string describe_files(TextFiles const& parts);
 
+/// The bytes of these files, as far as they are known.
+std::int64_t file_bytes(TextFiles const& parts);
+
 /// The texts of one dataset.
 struct GivenTexts {
   std::string name;              ///< "train" or "valid"
   std::vector<TextFiles> sides;  ///< source and target, with one file of each beside one of the other, or one text
-  std::int64_t lines = 0;
+  std::int64_t lines = 0;        ///< of each side, once they have been read; before 0
 
   std::string describe() const;
 };
 
 /// The texts that the options name: for training and validation, or one of the two.
 std::vector<GivenTexts> given_texts(PrepareOptions const& options);
+
+/// How many of the texts can be read only once.
+std::int64_t pipes(std::vector<GivenTexts> const& texts);
 
 class FileDescriptor;
 

@@ -136,6 +136,9 @@ void check_options(PrepareOptions const& options) {
   check_texts(options);
   check_forms(options);
   check_vocabulary(options);
+  if (options.threads < 0) {
+    throw UsageError("--threads is {}; expected at least 1, or 0 for one for each core", options.threads);
+  }
   if (options.samples_per_file < 0) {
     throw UsageError("--samples-per-file is {}; expected at least 1", options.samples_per_file);
   }

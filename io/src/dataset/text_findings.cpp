@@ -30,8 +30,11 @@ std::string describe_character(std::string const& character) {
   return fmt::format("{}U+{:04X}", visible ? character + " " : "", code);
 }
 
-void RepeatCounter::add(std::string_view sample) {
-  std::uint64_t const hash = std::hash<std::string_view>()(sample);
+std::uint64_t hash_of_sample(std::string_view sample) {
+  return std::hash<std::string_view>()(sample);
+}
+
+void RepeatCounter::add(std::uint64_t hash) {
   if ((hash & mask_) != 0) {
     return;
   }
@@ -79,6 +82,21 @@ void UnknownCharacters::add(std::size_t side, std::string_view text, Tokenizer c
       ++counts_[character];
     }
   }
+}
+
+void UnknownCharacters::add(std::vector<UnknownCharacter> const& counted) {
+  for (auto const& [character, times] : counted) {
+    counts_[character] += times;
+  }
+}
+
+std::vector<UnknownCharacter> UnknownCharacters::take() {
+  std::vector<UnknownCharacter> counted;
+  for (auto const& [character, times] : counts_) {
+    counted.push_back({character, times});
+  }
+  counts_.clear();
+  return counted;
 }
 
 std::vector<std::pair<std::string, std::int64_t>> UnknownCharacters::frequent(std::size_t max) const {

@@ -15,13 +15,16 @@ namespace heddle {
 /// Whether the UTF-8 text has control characters (C0, C1 or delete), except for tabs.
 bool has_control_characters(std::string_view text);
 
+/// The hash by which RepeatCounter knows a sample.
+std::uint64_t hash_of_sample(std::string_view sample);
+
 /// Counts samples that occurred before, in bounded memory: exactly up to `max_kept` different ones, then as an estimate
 /// from an even share of them, chosen by their hashes.
 class RepeatCounter {
  public:
   explicit RepeatCounter(std::size_t max_kept = std::size_t{1} << 20) : max_kept_(max_kept) {}
 
-  void add(std::string_view sample);
+  void add(std::uint64_t hash);
   std::int64_t repeats() const;
   bool is_estimate() const { return mask_ != 0; }
 
@@ -42,11 +45,20 @@ class RatioCounter {
   std::map<std::int64_t, std::int64_t> pairs_;  ///< by 100 times the ratio's binary logarithm
 };
 
+/// A character that a vocabulary cannot express, and how often it occurred.
+struct UnknownCharacter {
+  std::string character;
+  std::int64_t times;
+};
+
 /// Counts the characters that a vocabulary cannot express.
 class UnknownCharacters {
  public:
   /// Adds those of a UTF-8 text of side 0 or 1, each of which has its tokenizer.
   void add(std::size_t side, std::string_view text, Tokenizer const& tokenizer);
+  void add(std::vector<UnknownCharacter> const& counted);
+  /// Returns the counts so far, and forgets them.
+  std::vector<UnknownCharacter> take();
   /// How many different ones there were.
   std::int64_t kinds() const { return std::ssize(counts_); }
   /// The most frequent ones with their counts, at most `max`.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +9,7 @@
 #include <deque>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/base/processors.hpp>
 #include <heddle/core/parallel/backoff.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <new>
@@ -111,10 +111,7 @@ BackgroundThread::~BackgroundThread() {
 
 void in_threads(std::int64_t count, std::function<std::function<void(std::int64_t)>()> const& make_work) {
   constexpr std::int64_t max_threads = 8;
-  cpu_set_t processors;
-  CPU_ZERO(&processors);
-  bool const known = ::sched_getaffinity(0, sizeof processors, &processors) == 0;
-  std::int64_t const threads = std::min({known ? std::int64_t{CPU_COUNT(&processors)} : 1, max_threads, count});
+  std::int64_t const threads = std::min({std::int64_t{usable_processors()}, max_threads, count});
   std::atomic<std::int64_t> next{0};
   auto const run = [&] {
     auto const work = make_work();

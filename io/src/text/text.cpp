@@ -348,6 +348,15 @@ bool LineReader::is_terminal() const {
 std::size_t find_invalid_utf8(std::string_view text) noexcept {
   std::size_t position = 0;
   while (position < text.size()) {
+    std::uint64_t eight = 0;  // at once, where they are ASCII
+    constexpr std::uint64_t high_bits = 0x8080808080808080U;
+    if (text.size() - position >= sizeof eight) {
+      std::memcpy(&eight, text.data() + position, sizeof eight);
+      if ((eight & high_bits) == 0) {
+        position += sizeof eight;
+        continue;
+      }
+    }
     CodePoint const point = first_code_point(text.substr(position));
     if (!point.well_formed) {
       return position;

@@ -7,12 +7,9 @@
 
 namespace heddle {
 
-namespace {
-
-/// Leaves the part's column in `line`. Throws DataError for a line without it.
-void take_column(std::string& line, TextFile const& part, std::int64_t number) {
+std::string_view column_of(std::string_view line, TextFile const& part, std::int64_t number) {
   if (part.column == 0) {
-    return;
+    return line;
   }
   std::int64_t const columns = std::ranges::count(line, '\t') + 1;
   if (part.columns != 0 ? columns != part.columns : columns < part.column) {
@@ -22,12 +19,10 @@ void take_column(std::string& line, TextFile const& part, std::int64_t number) {
                     expected);
   }
   for (std::int64_t before = 1; before < part.column; ++before) {
-    line.erase(0, line.find('\t') + 1);
+    line.remove_prefix(line.find('\t') + 1);
   }
-  line.erase(std::min(line.find('\t'), line.size()));
+  return line.substr(0, line.find('\t'));
 }
-
-}  // namespace
 
 TextFilesReader::TextFilesReader(std::vector<TextFile> parts, InvalidUtf8 invalid_utf8)
     : parts_(std::move(parts)), invalid_utf8_(invalid_utf8) {}
@@ -39,7 +34,9 @@ bool TextFilesReader::next(std::string& line) {
       reader_.emplace(part.copy.empty() ? part.path : part.copy, invalid_utf8_, part.path);
     }
     if (reader_->next(line)) {
-      take_column(line, part, reader_->line_number());
+      if (part.column != 0) {
+        line = std::string(column_of(line, part, reader_->line_number()));
+      }
       ++lines_;
       return true;
     }

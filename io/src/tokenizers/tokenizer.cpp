@@ -1,143 +1,18 @@
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/random.hpp>
-#include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
-#include <limits>
 
 #include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
 namespace {
 
-constexpr char const* mask_piece = "<mask>";
 constexpr std::string_view space_symbol = "▁";
-/// SentencePiece leaves out lines with this character, which stands for unknown ones while it trains.
-constexpr std::string_view reserved_character = "▅";
-
-std::string sentinel_piece(int64_t number) {
-  return fmt::format("<extra_id_{}>", number);
-}
-
-/// 64 random bits that depend only on a line's number, so that sampling is even and repeatable.
-uint64_t scramble(uint64_t number) noexcept {
-  constexpr uint64_t key = 0;
-  auto const words = Philox::words(key, {static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32U), 0, 0});
-  return (uint64_t{words[0]} << 32U) | words[1];
-}
-
-/// An even sample of a stream of lines within a budget of bytes: a line stays while its scrambled number is below a
-/// threshold, and the threshold is halved whenever the budget is spent.
-class LineSample {
- public:
-  explicit LineSample(int64_t budget) : budget_(budget) {}
-
-  void add(std::string_view line) {
-    uint64_t const key = scramble(count_++);
-    if (line.empty() || key > threshold_) {
-      return;
-    }
-    lines_.push_back({key, std::string(line)});
-    bytes_ += cost(line);
-    while (bytes_ > budget_ && lines_.size() > 1) {
-      threshold_ /= 2;
-      std::erase_if(lines_, [&](Line const& kept) {
-        bool const drop = kept.key > threshold_;
-        bytes_ -= drop ? cost(kept.text) : 0;
-        return drop;
-      });
-    }
-  }
-
-  bool empty() const noexcept { return lines_.empty(); }
-  std::size_t size() const noexcept { return lines_.size(); }
-  std::string const& text(std::size_t index) const { return lines_[index].text; }
-
- private:
-  struct Line {
-    uint64_t key;
-    std::string text;
-  };
-  static int64_t cost(std::string_view line) noexcept { return static_cast<int64_t>(line.size() + sizeof(Line)); }
-
-  int64_t budget_;
-  int64_t bytes_ = 0;
-  uint64_t count_ = 0;
-  uint64_t threshold_ = std::numeric_limits<uint64_t>::max();
-  std::vector<Line> lines_;
-};
-
-/// Puts spaces in place of the reserved character; whether the line had it.
-bool take_reserved(std::string& line) {
-  bool found = false;
-  for (std::size_t at = 0; (at = line.find(reserved_character, at)) != line.npos; found = true) {
-    line.replace(at, reserved_character.size(), " ");
-  }
-  return found;
-}
-
-/// Adds a line in parts, because SentencePiece leaves out lines of more than 4,192 bytes. It counts the pieces of
-/// words, so that parts that end at spaces give the vocabulary of the whole line. A longer text without a space
-/// (Chinese) is split between characters.
-void add_in_parts(LineSample& sample, std::string_view line) {
-  constexpr std::size_t max_bytes = 4096;
-  while (line.size() > max_bytes) {
-    std::size_t end = line.rfind(' ', max_bytes);
-    if (end == line.npos || end == 0) {
-      for (end = max_bytes; (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80; --end) {
-      }
-    }
-    sample.add(line.substr(0, end));
-    line.remove_prefix(end);
-  }
-  sample.add(line);
-}
-
-class SampleIterator : public sentencepiece::SentenceIterator {
- public:
-  explicit SampleIterator(LineSample const& sample) : sample_(sample) {}
-  bool done() const override { return index_ >= sample_.size(); }
-  void Next() override { ++index_; }
-  std::string const& value() const override { return sample_.text(index_); }
-  sentencepiece::util::Status status() const override { return {}; }
-
- private:
-  LineSample const& sample_;
-  std::size_t index_ = 0;
-};
-
-/// The digits after the first `mark` in `message`; empty where there are none.
-std::string digits_after(std::string_view mark, std::string const& message) {
-  std::size_t const found = message.find(mark);
-  if (found == std::string::npos) {
-    return "";
-  }
-  std::size_t const begin = found + mark.size();
-  return message.substr(begin, message.find_first_not_of("0123456789", begin) - begin);
-}
-
-/// Translates SentencePiece's message about the vocabulary size into Heddle's terms.
-[[noreturn]] void report_training_failure(TokenizerTraining const& training, std::string const& message) {
-  if (std::string const largest = digits_after("<= ", message); !largest.empty()) {
-    throw UsageError("a vocabulary of {} pieces is too large for this text: the largest possible is {}",
-                     readable_count(training.vocabulary_size), in_groups(largest));
-  }
-  if (std::string const needed = digits_after(" vs ", message);
-      message.find("smaller than required_chars") != std::string::npos && !needed.empty()) {
-    throw UsageError(
-        "a vocabulary of {} pieces is too small: this text's characters and the special pieces "
-        "alone need {}",
-        readable_count(training.vocabulary_size), in_groups(needed));
-  }
-  throw ConfigError("SentencePiece cannot train a vocabulary of {} {} pieces: {}",
-                    readable_count(training.vocabulary_size), training.type, message);
-}
 
 class SentencePieceTokenizer final : public TokenizerModel {
  public:
@@ -245,59 +120,6 @@ Tokenizer Tokenizer::from_model(std::string model_bytes) {
   return Tokenizer(is_json(model_bytes)
                        ? std::shared_ptr<TokenizerModel const>(load_json_vocabulary(std::move(model_bytes)))
                        : std::make_shared<SentencePieceTokenizer>(std::move(model_bytes)));
-}
-
-Tokenizer Tokenizer::train(TokenizerTraining const& training) {
-  if (training.type != "bpe" && training.type != "unigram") {
-    throw ConfigError("unknown vocabulary type \"{}\": expected \"bpe\" or \"unigram\"", training.type);
-  }
-  LineSample sample(training.sample_bytes);
-  TextFilesReader reader(training.texts, training.invalid_utf8);
-  bool reserved = false;
-  for (std::string line; reader.next(line);) {
-    if (training.invalid_utf8 != InvalidUtf8::skip || !reader.repaired()) {
-      reserved |= take_reserved(line);
-      add_in_parts(sample, line);
-    }
-  }
-  if (sample.empty()) {
-    throw DataError("the corpus to train a vocabulary on has no sentence");
-  }
-  std::unordered_map<std::string, std::string> settings = {
-      {"model_type", training.type},
-      {"vocab_size", std::to_string(training.vocabulary_size)},
-      {"character_coverage", fmt::format("{}", training.character_coverage)},
-      {"normalization_rule_name", training.normalization},
-      {"byte_fallback", training.byte_fallback ? "true" : "false"},
-      {"pad_id", "0"},
-      {"unk_id", "1"},
-      {"bos_id", "2"},
-      {"eos_id", "3"},
-      {"num_threads", "1"},
-      {"minloglevel", "2"},
-  };
-  std::string symbols = training.mask_token ? mask_piece : "";
-  for (int64_t number = 0; number < training.sentinels; ++number) {
-    symbols += (symbols.empty() ? "" : ",") + sentinel_piece(number);
-  }
-  if (!symbols.empty()) {
-    settings["control_symbols"] = symbols;  // no text is read as a control symbol
-  }
-  std::vector<std::string> whole = training.symbols;
-  bool const every_character = !training.byte_fallback && training.character_coverage >= 1;
-  if (reserved && every_character && std::ranges::find(whole, reserved_character) == whole.end()) {
-    whole.emplace_back(reserved_character);
-  }
-  if (!whole.empty()) {
-    settings["user_defined_symbols"] = fmt::format("{}", fmt::join(whole, ","));
-  }
-  SampleIterator iterator(sample);
-  std::string model;
-  auto const status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model);
-  if (!status.ok()) {
-    report_training_failure(training, status.ToString());
-  }
-  return from_model(std::move(model));
 }
 
 std::string Tokenizer::decode(std::span<int32_t const> ids) const {

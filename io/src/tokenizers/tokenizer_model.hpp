@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <memory>
@@ -7,6 +9,12 @@
 #include <string_view>
 
 namespace heddle {
+
+/// The texts of special pieces, beside those of SpecialPieces.
+inline constexpr char const* mask_piece = "<mask>";
+inline std::string sentinel_piece(std::int64_t number) {
+  return fmt::format("<extra_id_{}>", number);
+}
 
 /// Datasets and checkpoints refuse larger models.
 inline constexpr std::int64_t max_model_bytes = std::int64_t{64} << 20;

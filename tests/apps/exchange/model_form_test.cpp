@@ -8,6 +8,7 @@
 #include "exchange/exporting.hpp"
 #include "exchange/importing.hpp"
 #include "kernel_test_support.hpp"
+#include "learnt_tokenizer.hpp"
 #include "run/checkpoints/new_run.hpp"
 
 namespace heddle {
@@ -33,17 +34,14 @@ class RandomTensors final : public OneRankTensors {
 /// Models that were trained here: their vocabularies are those of `heddle prepare`.
 class ModelFormTest : public KernelTest {
  protected:
-  std::string vocabulary(int size) {
-    fs::path const path = directory_ / "text";
-    std::ofstream text(path);
+  static std::string vocabulary(int size) {
+    std::string text;
     for (int number = 0; number < 300; ++number) {
-      text << "a number " << number * 7919 << " and its neighbour " << number * 104729 << "\n";
+      text += fmt::format("a number {} and its neighbour {}\n", number * 7919, number * 104729);
     }
-    text.close();
     TokenizerTraining training;
-    training.texts = {path};
     training.vocabulary_size = size;
-    return Tokenizer::train(training).model();
+    return learn_tokenizer(text, training).model();
   }
 
   /// The place of a run with these keys beside small sizes.

@@ -14,6 +14,7 @@
 #include "inference/token_choices.hpp"
 #include "inference/translation.hpp"
 #include "kernel_test_support.hpp"
+#include "learnt_tokenizer.hpp"
 
 namespace heddle {
 namespace {
@@ -248,11 +249,9 @@ TEST(Alignment, TokensBelongToTheWordsOfTheGivenLine) {
 
 // NFKC makes U+00B4 and U+00A8 a space and an accent, U+200B and U+3000 a space, and U+FEFF vanishes.
 TEST(Alignment, NormalizationMakesNoWords) {
-  TemporaryDirectory const directory;
   TokenizerTraining training;
-  training.texts = {TextFile(directory.write("text", "it is one house and it has a dog\na house has one dog\n"))};
   training.vocabulary_size = 40;
-  Tokenizer const tokenizer = Tokenizer::train(training);
+  Tokenizer const tokenizer = learn_tokenizer("it is one house and it has a dog\na house has one dog\n", training);
   EXPECT_GT(split_words(tokenizer.decode(tokenizer.encode("a\u200bhouse one"))).size(), 2U) << "normalized";
   for (std::string const line :
        {"it\u00b4s one", "\u00a8it one", "a\u200bhouse one", "a \ufeff house", " a  house ", "a\u3000house", "a"}) {

@@ -100,6 +100,19 @@ TEST_F(PrepareTest, ReadsPipesAsFiles) {
     run();
   }
   EXPECT_EQ(read_whole(options_.directory / "train.h5"), expected);
+
+  // Read once, a pipe is not copied.
+  std::filesystem::remove(options_.tsv.front());
+  options_.source_model = outputs_ / "deep/data/vocab.model";
+  options_.directory = outputs_ / "once";
+  options_.threads = 3;
+  std::ostringstream progress;
+  {
+    Pipes const pipes({options_.tsv.front()}, {both});
+    prepare(options_, progress);
+  }
+  EXPECT_EQ(read_whole(options_.directory / "train.h5"), expected);
+  EXPECT_THAT(progress.str(), ::testing::Not(HasSubstr("copying")));
   options_.valid_source = options_.valid_target = {};
   options_.valid_tsv = options_.tsv;
   options_.directory = outputs_ / "twice";

@@ -31,13 +31,13 @@ TEST(TextFindings, RatiosAreExactToAFewPerMille) {
 TEST(TextFindings, RepeatsAreCountedAndEstimatedWhereThereAreManySamples) {
   RepeatCounter few;
   for (char const* const sample : {"a", "b", "a", "a", "c"}) {
-    few.add(sample);
+    few.add(hash_of_sample(sample));
   }
   EXPECT_EQ(few.repeats(), 2);
   EXPECT_FALSE(few.is_estimate());
   RepeatCounter many(1000);
   for (int sample = 0; sample < 40'000; ++sample) {
-    many.add(fmt::format("sample {}", sample % 32'000));
+    many.add(hash_of_sample(fmt::format("sample {}", sample % 32'000)));
   }
   EXPECT_TRUE(many.is_estimate());
   EXPECT_NEAR(static_cast<double>(many.repeats()), 8000, 2000);
@@ -51,6 +51,11 @@ TEST(TextFindings, UnknownCharactersAreThoseWithoutAPieceOnTheirSide) {
   EXPECT_EQ(unknown.kinds(), 2);
   EXPECT_THAT(unknown.frequent(10), ElementsAre(Pair("☃", 3), Pair("Å", 1)));
   EXPECT_THAT(unknown.frequent(1), ElementsAre(Pair("☃", 3)));
+  UnknownCharacters all;
+  all.add(0, "☃", vocabulary.source);
+  all.add(unknown.take());
+  EXPECT_THAT(all.frequent(10), ElementsAre(Pair("☃", 4), Pair("Å", 1)));
+  EXPECT_EQ(unknown.kinds(), 0);
 }
 
 // A terminal that obeys one of them would print the rest of the line in another order, or nothing.

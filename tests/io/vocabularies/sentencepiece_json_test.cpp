@@ -2,6 +2,7 @@
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 
+#include "learnt_tokenizer.hpp"
 #include "test.hpp"
 
 namespace heddle {
@@ -10,17 +11,15 @@ namespace {
 namespace json = boost::json;
 
 Tokenizer trained(std::string const& type) {
-  TemporaryDirectory const directory;
   std::string text;
   for (int number = 0; number < 200; ++number) {
     text += "the number " + std::to_string(number * 7919) + " of them\n";
   }
   TokenizerTraining training;
-  training.texts = {directory.write("text", text)};
   training.type = type;
   training.vocabulary_size = 40;
   training.symbols = {"<>", "<?>", "<2de>"};
-  return Tokenizer::train(training);
+  return learn_tokenizer(text, training);
 }
 
 TEST(SentencePieceJson, HasThePiecesWithTheirIdsAndTheEndAfterATextOfAnEncoder) {

@@ -1,7 +1,6 @@
 #include "run/processes/forked_process.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -14,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/processors.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
 #include <system_error>
@@ -24,13 +24,6 @@ namespace {
 
 [[noreturn]] void throw_errno(char const* what) {
   throw Error("cannot {}: {}", what, std::generic_category().message(errno));
-}
-
-/// The cores that this process may use.
-int usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 }  // namespace
@@ -44,7 +37,7 @@ int processes_for(int threads) {
   if (threads < 0) {
     throw UsageError("--threads {}: expected at least 1, or 0 for one for each core", threads);
   }
-  return kernels_have_threads() ? 1 : threads > 0 ? threads : usable_cores();
+  return kernels_have_threads() ? 1 : threads > 0 ? threads : usable_processors();
 }
 
 ForkedProcess fork_process(std::function<void(int socket)> const& run) {

@@ -35,6 +35,21 @@ inline constexpr std::array<TextFinding, 10> text_findings{
      {"ratio_50", "target tokens for each source token: median"},
      {"ratio_99", "target tokens for each source token: of 99 % of the pairs at most"}}};
 
+/// A sentence pair with its fields, whose memory is elsewhere.
+struct PairView {
+  using Tokens = std::span<int32_t const>;
+
+  PairView(Tokens of_source, Tokens of_target, std::span<TokenLink const> links = {},
+           std::span<float const> factors = {})
+      : source(of_source), target(of_target), alignment(links), weights(factors) {}
+  PairView(Sample const& pair)
+      : PairView(pair.source.tokens, pair.target.tokens, pair.alignment, pair.target.weights) {}
+
+  Tokens source, target;
+  std::span<TokenLink const> alignment;
+  std::span<float const> weights;
+};
+
 /// Writes a dataset file, sample by sample, in memory that does not grow with them. Until commit() the file has a
 /// temporary name in its directory; without a commit it is deleted.
 class DatasetWriter {
@@ -52,7 +67,7 @@ class DatasetWriter {
   void add(std::span<int32_t const> source, std::span<int32_t const> target);
   /// The same, with the values of the dataset's fields. Throws Error also for a link to a token that is not there, and
   /// for another number of weights than SampleSide says.
-  void add(Sample const& pair);
+  void add(PairView const& pair);
   /// Appends one line, without end token. Throws Error as above, and for a dataset of pairs.
   void add(std::span<int32_t const> line);
 

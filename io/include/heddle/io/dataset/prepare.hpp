@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <heddle/core/parallel/communicator.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/tokenizers/text_form.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
@@ -36,7 +37,8 @@ struct PrepareOptions {
   int64_t vocabulary_size = 10000;  ///< pieces, in each vocabulary where they are separate
   std::string vocabulary_type = "bpe";
   std::vector<std::string> symbols = {};  ///< strings that are one piece of a new vocabulary (TokenizerTraining)
-  bool byte_fallback = false;             ///< of a new vocabulary (TokenizerTraining), and so are the next two
+  bool byte_fallback = false;             ///< of a new vocabulary (TokenizerTraining), and so are the next three
+  bool split_digits = false;
   double character_coverage = 1;
   int64_t sentinels = 0;
   std::string normalization = "nmt_nfkc";  ///< of a new vocabulary: SentencePiece's rule
@@ -54,6 +56,7 @@ struct PrepareOptions {
   /// vocab.target.model).
   std::filesystem::path directory;
   bool overwrite = false;  ///< replace the files of an earlier run
+  int threads = 1;         ///< of each rank; 0: one for each processor that it may use
 
   /// Whether there is a vocabulary, which is not learnt.
   bool has_vocabulary() const { return source_model || vocabulary; }
@@ -96,12 +99,16 @@ struct PrepareReport {
 bool is_training_file(std::string const& name);
 
 /// Reads the texts, learns or loads the vocabulary and writes the datasets: of pairs, or of lines where `text` is
-/// given, whose vocabulary then has a mask token unless it is loaded. Pipes are copied into `directory` first, because
-/// texts are read twice. All that in memory that does not grow with the
-/// texts (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). Progress messages go to
-/// `progress`. Throws UsageError for conflicting options and DataError for texts that cannot be used: unequal numbers
-/// of lines, invalid UTF-8 (file and line; unless it is skipped or replaced), no content; Error for a place that cannot
-/// be written. Then no file is left.
-PrepareReport prepare(PrepareOptions const& options, std::ostream& progress);
+/// given, whose vocabulary then has a mask token unless it is loaded. The files are the same on any number of threads
+/// and ranks. Pipes are copied into `directory` first, where texts are read twice. Memory does not grow with the texts:
+/// some MiB for each thread, and up to about 1 GiB where a vocabulary is learnt, from a sample of 64 MiB. Progress
+/// messages go to `progress`.
+///
+/// Collective over `world`, with the same options; rank 0 alone reads and writes, and has the report. Throws there
+/// UsageError for conflicting options and DataError for texts that cannot be used: unequal numbers of lines, invalid
+/// UTF-8 (file and line; unless it is skipped or replaced), no content; Error for a place that cannot be written. Then
+/// no file is left, and the other ranks wait for more work.
+PrepareReport prepare(PrepareOptions const& options, std::ostream& progress,
+                      Communicator const& world = Communicator::self());
 
 }  // namespace heddle

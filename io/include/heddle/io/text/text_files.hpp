@@ -5,6 +5,7 @@
 #include <heddle/io/text/text.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct TextFile {
   std::int64_t columns;             ///< that each line has; 0: any number, as long as `column` is there
   std::filesystem::path copy = {};  ///< the file to read in place of `path`, which messages name; empty: `path`
 };
+
+/// The part's column of a line, the file's line `number`: all of it, where the part has no column. Throws DataError for
+/// a line without the part's columns.
+std::string_view column_of(std::string_view line, TextFile const& part, std::int64_t number);
 
 /// Reads the lines of files one after another as one text.
 class TextFilesReader {

@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <heddle/core/tensor/pack.hpp>
-#include <heddle/io/text/text.hpp>
-#include <heddle/io/text/text_files.hpp>
 #include <heddle/io/tokenizers/text_form.hpp>
 #include <memory>
 #include <span>
@@ -16,20 +13,17 @@
 
 namespace heddle {
 
-/// The text and the options that `Tokenizer::train` learns a vocabulary from.
+/// The options with which `Tokenizer::train` learns a vocabulary.
 struct TokenizerTraining {
-  std::vector<TextFile> texts;                   ///< plain or gzip, one sentence a line
-  int64_t vocabulary_size = 10000;               ///< pieces, the four special ones included
-  std::string type = "bpe";                      ///< "bpe" or "unigram"
-  bool mask_token = false;                       ///< one more special piece, <mask>
-  std::vector<std::string> symbols = {};         ///< strings that are one piece wherever they occur
-  bool byte_fallback = false;                    ///< 256 pieces for bytes, so that no character is unknown
-  double character_coverage = 1;                 ///< the share of the text's characters that are pieces
-  std::string normalization = "nmt_nfkc";        ///< SentencePiece's rule, by which every text is read
-  int64_t sentinels = 0;                         ///< special pieces <extra_id_0>, <extra_id_1>, …
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< treatment of invalid lines; skip: they are left out
-  int64_t sample_bytes =
-      int64_t{64} << 20;  ///< at most this much text is kept in memory: an even sample of a longer one
+  int64_t vocabulary_size = 10000;         ///< pieces, the four special ones included
+  std::string type = "bpe";                ///< "bpe" or "unigram"
+  bool mask_token = false;                 ///< one more special piece, <mask>
+  std::vector<std::string> symbols = {};   ///< strings that are one piece wherever they occur
+  bool byte_fallback = false;              ///< 256 pieces for bytes, so that no character is unknown
+  double character_coverage = 1;           ///< the share of the text's characters that are pieces
+  std::string normalization = "nmt_nfkc";  ///< SentencePiece's rule, by which every text is read
+  int64_t sentinels = 0;                   ///< special pieces <extra_id_0>, <extra_id_1>, …
+  bool split_digits = false;               ///< each digit is a piece by itself
 };
 
 /// A control piece after the last id of a vocabulary that maps pieces to ids by their text, as Marian's does. The model
@@ -58,6 +52,8 @@ struct TokenizerModel {
   TextForm text_form;
 };
 
+class LineSample;
+
 /// Converts text to token ids and back: a vocabulary as a value (copies share it; it never changes). It is a
 /// SentencePiece model, or a vocabulary of Hugging Face's tokenizer.json: a unigram model, BPE of characters or of
 /// bytes, or WordPiece.
@@ -68,10 +64,10 @@ class Tokenizer {
   /// no begin piece (Marian), the end piece is the begin piece, too.
   static Tokenizer from_model(std::string model_bytes);
 
-  /// Learns a model, the same for the same texts on every run. Special ids: padding 0, unknown 1, begin 2, end 3.
+  /// Learns a model, the same for the same lines on every run. Special ids: padding 0, unknown 1, begin 2, end 3.
   /// Throws DataError for texts without content, ConfigError for a vocabulary size that the texts cannot fill (naming
   /// the largest that they can) or that does not hold their characters (naming the smallest that does).
-  static Tokenizer train(TokenizerTraining const& training);
+  static Tokenizer train(TokenizerTraining const& training, LineSample const& sample);
 
   /// Token ids, without begin and end. No text is read as a special piece.
   std::vector<int32_t> encode(std::string_view text) const { return model_->encode(text); }
