@@ -237,11 +237,11 @@ void add_corpus(Keys const& keys, CorpusConfig& corpus) {
 
 void add_stage(Keys const& keys, DataStage& stage) {
   keys.free("title", stage.title, any(), "its name in messages");
-  keys.key("epochs", stage.epochs, at_least(0), "the stage ends after N passes over `corpus`; 0: not by them");
+  keys.key("epochs", stage.epochs, at_least(0), "end after N passes over `corpus`; 0: not by them");
   keys.key("corpus", stage.corpus, any(), "the corpus that `epochs` counts");
-  keys.key("steps", stage.steps, between(0, max_steps), "the stage ends after N steps; 0: not by them");
+  keys.key("steps", stage.steps, between(0, max_steps), "end after N steps; 0: not by them");
   keys.key("stalled", stage.stalled, at_least(0),
-           "the stage ends after N validations without a better train.best_metric; 0: not by them");
+           "end after N validations without a better train.best_metric; 0: not by them");
 }
 
 void add_paths(ConfigTree& tree, Config& config) {
