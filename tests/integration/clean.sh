@@ -74,6 +74,7 @@ expect 64 '2 files for --source and 1 file for --target' "$HEDDLE" clean --sourc
 expect 64 'are for --source and --target; expected --out' "$HEDDLE" clean --tsv corpus.tsv --out-source a --out-target b
 expect 64 'columns of --tsv, which is not given' "$HEDDLE" clean --text all.en --columns 1,2
 expect 64 'expected two numbers' "$HEDDLE" clean --tsv corpus.tsv --columns 1
+expect 64 'expected two different columns, counted from 1' "$HEDDLE" clean --tsv corpus.tsv --columns 0,1
 expect 64 'the output all.en is the text that is read' "$HEDDLE" clean --text all.en --out all.en
 expect 64 'two outputs are out' "$HEDDLE" clean --text all.en --out out --dropped out
 expect 64 'there is a file, which is not replaced' "$HEDDLE" clean --write-rules rules.toml
