@@ -66,15 +66,26 @@ cmp scored.en <(sed -n '10,15p' all.en) || { cat scored.en; fail "scores and ove
 tail -1 dropped.tsv | grep -q '^16.mojibake.the source has U+FFFD' || fail "invalid UTF-8: $(tail -1 dropped.tsv)"
 expect 65 'broken.tsv: line 16: byte 8 (0xFF) is not valid UTF-8' "$HEDDLE" clean --tsv broken.tsv --columns 1,2 --invalid-utf8 fail
 
+# prepare --clean leaves out the same lines.
+"$HEDDLE" clean -q --source all.en --target all.de --out-source kept.en --out-target kept.de --dropped dropped.tsv
+printf '[%s]\n' length ratio mojibake characters repeats copies numbers addresses placeholders duplicates > rules.toml
+ends 0 "$HEDDLE" prepare --source all.en --target all.de --vocab-size 60 --out data --clean rules.toml --dropped left_out.tsv
+cmp dropped.tsv left_out.tsv && grep -q '^kept 5 of 15 lines' log && grep -q '^train: 5 pairs' log || fail "prepare --clean"
+ends 0 "$HEDDLE" prepare --source kept.en --target kept.de --vocab-size 60 --out kept
+cmp data/train.h5 kept/train.h5 && cmp data/vocab.model kept/vocab.model || fail "prepare --clean makes other files than of the kept lines"
+
 # Mistakes; none leaves a file.
-rm -f kept.en && mkdir before && cp -r ./*.* before
+rm -f kept.en kept.de && mkdir before && cp -r ./*.* before
 expect 64 'expected the text: --source and --target, --tsv, or --text' "$HEDDLE" clean
 expect 64 'expected --out-source and --out-target' "$HEDDLE" clean --source all.en --target all.de
 expect 64 '2 files for --source and 1 file for --target' "$HEDDLE" clean --source all.en all.en --target all.de --out-source a --out-target b
 expect 64 'are for --source and --target; expected --out' "$HEDDLE" clean --tsv corpus.tsv --out-source a --out-target b
 expect 64 'columns of --tsv, which is not given' "$HEDDLE" clean --text all.en --columns 1,2
 expect 64 'expected two numbers' "$HEDDLE" clean --tsv corpus.tsv --columns 1
+expect 64 'expected two different columns, counted from 1' "$HEDDLE" clean --tsv corpus.tsv --columns 0,1
 expect 64 'the output all.en is the text that is read' "$HEDDLE" clean --text all.en --out all.en
+expect 64 'the output all.de is the text that is read' "$HEDDLE" prepare --source all.en --target all.de --clean rules.toml \
+  --dropped all.de --out new
 expect 64 'two outputs are out' "$HEDDLE" clean --text all.en --out out --dropped out
 expect 64 'there is a file, which is not replaced' "$HEDDLE" clean --write-rules rules.toml
 expect 65 'corpus.tsv: line 1 has 3 columns; expected SOURCE<TAB>TARGET' "$HEDDLE" clean --tsv corpus.tsv --out out

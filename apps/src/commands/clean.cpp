@@ -102,6 +102,9 @@ class Input {
   explicit Input(CleanOptions const& options) : invalid_utf8_(options.invalid_utf8) {
     if (!options.columns.empty()) {
       columns_ = parse_columns(options.columns);
+      if (auto const [source, target] = *columns_; source < 1 || target < 1 || source == target) {
+        throw UsageError("clean: --columns {}: expected two different columns, counted from 1", options.columns);
+      }
     }
     has_columns_ = !options.tsv.empty();
     if (has_columns_) {

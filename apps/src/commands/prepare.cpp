@@ -9,12 +9,14 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/run.hpp>
 #include <iostream>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
 #include "command_line/options.hpp"
 #include "command_line/ranks.hpp"
 #include "commands.hpp"
+#include "corpus/corpus_output.hpp"
 #include "run/directory/warning.hpp"
 
 namespace heddle {
@@ -107,6 +109,10 @@ encoder-only and decoder-only ones from --text. A text may be a pipe; - is the s
       ("target-language", without_default(prepared.languages.target, "NAME"), "the target's")           //
       ("max-length", with_default(prepared.max_length, "N"),
        "leave out a pair with more tokens than this on a side; lines of --text are never left out")  //
+      ("clean", without_default(prepared.clean, "RULES.toml"),
+       "leave out lines of the training text by rules, as `heddle clean` does")  //
+      ("dropped", without_default(prepared.dropped, "FILE.tsv"),
+       "the lines that --clean leaves out: NUMBER, RULE, REASON, and the sides")  //
       ("samples-per-file", po::value(&prepared.samples_per_file)->value_name("N"),
        "write the training dataset as train-00001.h5, train-00002.h5 …, each with at most N pairs or lines")  //
       ("threads", with_default(prepared.threads, "N"),
@@ -163,6 +169,7 @@ void for_each_text(PrepareReport const& report, Visit const& visit) {
 }
 
 void print_report(PrepareReport const& report, PrepareOptions const& options) {
+  std::cout << (report.cleaning ? describe(*report.cleaning) : "");
   for_each_text(report, [&](char const* name, PreparedText const& text) { print_text(name, text, options); });
   std::cout << (report.joint ? fmt::format("{}vocabulary: {} pieces\n", options.lines() ? "" : "joint ",
                                            readable_count(report.source_vocabulary_size))
@@ -281,8 +288,22 @@ void print_all(PrepareReport const& report, PrepareOptions const& options, Verbo
     for_each_text(report, [&](char const* name, PreparedText const& text) { print_findings(name, text, options); });
   }
   for_each_text(report, [&](char const* name, PreparedText const& text) { warn_of_invalid(name, text, options); });
+  if (report.cleaning) {
+    std::ranges::for_each(report.cleaning->warnings, warn);
+  }
   warn_of_doubtful(options, report);
   std::cout << fmt::format("wrote {}\n", options.directory.string());
+}
+
+/// The files that --dropped must not replace.
+std::vector<std::string> texts_and_rules(PrepareOptions const& options) {
+  std::vector<std::string> files{options.clean.value_or("").string()};
+  for (PrepareOptions::Paths const& paths :
+       {options.source, options.target, options.tsv, options.text, options.alignments, options.sentence_weights,
+        options.word_weights, options.valid_source, options.valid_target, options.valid_tsv, options.valid_text}) {
+    std::ranges::transform(paths, std::back_inserter(files), [](auto const& path) { return path.string(); });
+  }
+  return files;
 }
 
 }  // namespace
@@ -294,6 +315,7 @@ ExitCode run_prepare(Arguments const& arguments) {
   auto const values = parse_options(prepare_syntax(options, verbosity), arguments);
   check_options(values);
   take_vocabulary(options);
+  require_other_file(options.dropped, texts_and_rules(options));
   return run_on_ranks([&](MpiSession const* session) {
     Communicator const world = session == nullptr ? Communicator::self() : session->world();
     std::ostream nothing(nullptr);

@@ -97,7 +97,7 @@ void BlockEncoder::add_sample(LineBlock const& lines, std::size_t index, Encoded
     for (Lines const& field : lines.fields) {
       given.push_back(field[index]);
     }
-    fields_.set(given, lines.first + static_cast<std::int64_t>(index), sides_[0].encoded(), sides_[1].encoded(), pair_);
+    fields_.set(given, lines.numbers[index], sides_[0].encoded(), sides_[1].encoded(), pair_);
     sample.links = static_cast<std::int32_t>(pair_.alignment.size());
     sample.weights = static_cast<std::int32_t>(pair_.target.weights.size());
     encoded.links.insert(encoded.links.end(), pair_.alignment.begin(), pair_.alignment.end());

@@ -19,9 +19,10 @@ std::int64_t file_bytes(TextFiles const& parts);
 
 /// The texts of one dataset.
 struct GivenTexts {
-  std::string name;              ///< "train" or "valid"
-  std::vector<TextFiles> sides;  ///< source and target, with one file of each beside one of the other, or one text
-  std::int64_t lines = 0;        ///< of each side, once they have been read; before 0
+  std::string name;                 ///< "train" or "valid"
+  std::vector<TextFiles> sides;     ///< source and target, with one file of each beside one of the other, or one text
+  std::int64_t lines = 0;           ///< of each side, once they have been read; before 0
+  std::vector<bool> left_out = {};  ///< for each line, or empty: whether readers leave it out
 
   std::string describe() const;
 };

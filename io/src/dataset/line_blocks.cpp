@@ -143,6 +143,7 @@ void LineBlock::clear() {
   std::ranges::for_each(sides, &Lines::clear);
   std::ranges::for_each(fields, &Lines::clear);
   repaired.clear();
+  numbers.clear();
 }
 
 LineBlockReader::LineBlockReader(GivenTexts const& texts, std::vector<TextFiles> const& fields,
@@ -172,7 +173,6 @@ bool LineBlockReader::next(LineBlock& block) {
   block.sides.resize(texts_.sides.size());
   block.fields.resize(fields_.size());
   block.clear();
-  block.first = lines_ + 1;
   try {
     while (block.size() < max_lines && block.bytes() < max_bytes && next_line(block)) {
     }
@@ -186,23 +186,31 @@ bool LineBlockReader::next(LineBlock& block) {
 }
 
 bool LineBlockReader::next_line(LineBlock& block) {
-  bool const more = next_of_sides();
-  for (std::size_t index = 0; index < fields_.size(); ++index) {
-    auto const& [text, name] = fields_[index];
-    std::string_view line;
-    if (text->next(line) != more) {
-      throw more ? DataError("{} ends after line {}, before the text does", name, text->number())
-                 : DataError("{} has lines after {}, where the text ends", name, lines_);
+  while (true) {
+    bool const more = next_of_sides();
+    auto const index = static_cast<std::size_t>(lines_);
+    bool const left_out = index < texts_.left_out.size() && texts_.left_out[index];
+    for (std::size_t field = 0; field < fields_.size(); ++field) {
+      auto const& [text, name] = fields_[field];
+      std::string_view line;
+      if (text->next(line) != more) {
+        throw more ? DataError("{} ends after line {}, before the text does", name, text->number())
+                   : DataError("{} has lines after {}, where the text ends", name, lines_);
+      }
+      if (more && !left_out) {
+        block.fields[field].add(line);
+      }
     }
-    if (more) {
-      block.fields[index].add(line);
+    if (!more) {
+      return false;
     }
-  }
-  if (more) {
-    add_sides(block);
     ++lines_;
+    if (!left_out) {
+      block.numbers.push_back(lines_);
+      add_sides(block);
+      return true;
+    }
   }
-  return more;
 }
 
 /// Reads a line of each text; false at the end of all.

@@ -33,9 +33,9 @@ struct Lines {
   }
 };
 
-/// Consecutive lines of a dataset's texts, read side by side. Where blocks end depends on the texts only.
+/// Lines of a dataset's texts, read side by side. Where blocks end depends on the texts only.
 struct LineBlock {
-  std::int64_t first = 1;                   ///< the number of its first line in the whole text, from 1
+  std::vector<std::int64_t> numbers = {};   ///< of each line in the whole text, from 1
   std::vector<Lines> sides = {};            ///< source and target, or one text
   std::vector<Lines> fields = {};           ///< of GivenFields, in its order
   std::vector<std::uint8_t> repaired = {};  ///< of each line: bit s says that side s was not UTF-8
@@ -54,13 +54,14 @@ void visit_values(Part& lines, Visit const& visit) {
 template <class Block, class Visit>
 requires std::is_same_v<std::remove_const_t<Block>, LineBlock>
 void visit_values(Block& block, Visit const& visit) {
-  visit(block.first);
+  visit(block.numbers);
   visit(block.sides);
   visit(block.fields);
   visit(block.repaired);
 }
 
-/// Reads the texts of a dataset and the files of fields beside them once, in blocks.
+/// Reads the texts of a dataset and the files of fields beside them once, in blocks, without the lines that are left
+/// out.
 class LineBlockReader {
  public:
   /// `texts` must outlive it. `ahead`: each text is read by a thread of its own, some hundred KiB ahead.
@@ -71,7 +72,7 @@ class LineBlockReader {
   /// does, and for files that do not have the same number of lines.
   bool next(LineBlock& block);
 
-  /// The lines that were read of each side.
+  /// The lines that were read of each side, also those that are left out.
   std::int64_t lines() const { return lines_; }
   /// The bytes that were read on the disk of the first side's text.
   std::int64_t file_position() const;

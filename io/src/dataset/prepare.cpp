@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "block_pipeline.hpp"
+#include "cleaned_texts.hpp"
 #include "encoded_text.hpp"
 #include "given_fields.hpp"
 #include "given_texts.hpp"
@@ -156,13 +157,19 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress, Com
   PendingDirectory directory(options.directory, PendingDirectory::Target::any);
   std::vector<GivenTexts> texts = given_texts(options);
   std::optional<CopiedTexts> copies;
-  bool const read_twice = !given && !options.only_vocabulary;
+  bool const read_twice = (!given && !options.only_vocabulary) || options.clean;
   if (read_twice || pipes(texts) > 1) {  // several may be written by one program, in any order
     copies.emplace(texts, directory.path(), progress);
   }
+  std::optional<CleaningReport> cleaning;
+  if (options.clean) {
+    cleaning =
+        clean_training_text(texts.front(), texts.size() > 1 ? &texts.back() : nullptr, options, threads, progress);
+  }
   Vocabulary const vocabulary = given ? *given : learn_vocabulary(options, threads, texts.front(), progress);
   write_models(directory.path(), options, vocabulary);
-  PrepareReport report{{}, {}, vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};
+  PrepareReport report{
+      {}, {}, std::move(cleaning), vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};
   if (!options.only_vocabulary) {
     send_vocabulary(vocabulary, world);
     BlockPipeline pipeline(options, vocabulary, threads, world);

@@ -42,6 +42,12 @@ void check_texts(PrepareOptions const& options) {
   if (options.has_fields() && (options.lines() || !options.has_training_text() || options.only_vocabulary)) {
     throw UsageError("--alignments, --sentence-weights and --word-weights are for a training text of pairs");
   }
+  if (options.clean && !options.has_training_text()) {
+    throw UsageError("--clean is for a training text, and none is given");
+  }
+  if (!options.clean && !options.dropped.empty()) {
+    throw UsageError("--dropped gets the lines that --clean leaves out, which is not given");
+  }
   if (options.source.size() != options.target.size() || options.valid_source.size() != options.valid_target.size()) {
     throw UsageError("both sides need as many files: each file of the source has one of the target beside it");
   }

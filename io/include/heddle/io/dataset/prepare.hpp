@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <heddle/core/parallel/communicator.hpp>
+#include <heddle/io/cleaning/cleaner.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/tokenizers/text_form.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
@@ -52,6 +53,9 @@ struct PrepareOptions {
   int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out, a line never is
   InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< treatment of invalid lines; skip: such a line or pair is left out
   int64_t samples_per_file = 0;                  ///< max samples in a file of the training dataset; 0: all in one
+  /// Rules by which lines of the training text are left out (Cleaner), and a file for these lines, "" for none.
+  std::optional<std::filesystem::path> clean = {};
+  std::filesystem::path dropped = {};
   /// Receives train.h5 (or train-00001.h5, train-00002.h5 …), valid.h5 and vocab.model (or vocab.source.model and
   /// vocab.target.model).
   std::filesystem::path directory;
@@ -89,7 +93,8 @@ struct PreparedText {
 std::string describe_character(std::string const& character);
 
 struct PrepareReport {
-  std::optional<PreparedText> train, valid;  ///< none of what was not given, or not asked for
+  std::optional<PreparedText> train, valid;     ///< none of what was not given, or not asked for
+  std::optional<CleaningReport> cleaning = {};  ///< of the training text
   int32_t source_vocabulary_size = 0;
   int32_t target_vocabulary_size = 0;
   bool joint = true;
