@@ -1,10 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <cstring>
 #include <filesystem>
-#include <heddle/core/base/error.hpp>
-#include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <heddle/io/tensors/manifest.hpp>
 #include <memory>
@@ -34,40 +30,16 @@ class BlockReader final : public hdf5::ByteStore {
   std::int64_t blocks() const { return std::ssize(digest_.blocks); }
   void verify(std::int64_t block) { bytes_of(block); }
   /// Reads a block, which is compared with its digest in `bytes`. May be called from several threads.
-  void load(std::int64_t block, std::vector<std::uint8_t>& bytes) const {
-    bytes.resize(static_cast<std::size_t>(block_bytes(digest_, block)));
-    if (read_at(file_, path_, block * manifest_block_bytes, bytes) < bytes.size()) {
-      throw DataError(path_.string() + ": cannot be read: it became shorter");
-    }
-    if (sha256(bytes) != digest_.blocks[static_cast<std::size_t>(block)]) {
-      throw DataError(path_.string() + ": " + describe_block(digest_, block) + " do not have the SHA-256 that " +
-                      manifest_file_name + " states");
-    }
-  }
+  void load(std::int64_t block, std::vector<std::uint8_t>& bytes) const;
 
   std::int64_t size() const override { return digest_.bytes; }
-  void read(std::int64_t offset, std::span<std::uint8_t> bytes) override {
-    while (!bytes.empty()) {
-      if (offset >= digest_.bytes) {
-        std::fill(bytes.begin(), bytes.end(), std::uint8_t{0});
-        return;
-      }
-      BlockCache::Bytes const& block = bytes_of(offset / manifest_block_bytes);
-      auto const within = static_cast<std::size_t>(offset % manifest_block_bytes);
-      std::size_t const count = std::min(block.size() - within, bytes.size());
-      std::memcpy(bytes.data(), block.data() + within, count);
-      bytes = bytes.subspan(count);
-      offset += static_cast<std::int64_t>(count);
-    }
-  }
+  void read(std::int64_t offset, std::span<std::uint8_t> bytes) override;
   void write(std::int64_t /*offset*/, std::span<std::uint8_t const> /*bytes*/) override { refuse(); }
   void resize(std::int64_t /*size*/) override { refuse(); }
 
  private:
-  BlockCache::Bytes const& bytes_of(std::int64_t number) {
-    return cache_->block(this, number, [&](BlockCache::Bytes& bytes) { load(number, bytes); });
-  }
-  [[noreturn]] void refuse() const { throw Error(path_.string() + ": is read only"); }
+  BlockCache::Bytes const& bytes_of(std::int64_t block);
+  [[noreturn]] void refuse() const;
 
   std::filesystem::path path_;
   FileDigest digest_;
