@@ -92,8 +92,8 @@ struct DataConfig {
   std::vector<std::string> vocabulary = {};  ///< of text that is tokenized while it is read: one, or two
   Settings modifiers = {};                   ///< of all corpora, see CorpusConfig::modifiers
   std::vector<CorpusConfig> corpora = {};    ///< instead of `train`
-  double temperature = 0;                  ///< above 0: a corpus's share follows its samples^(1 / temperature), too
-  std::vector<DataStage> stages = {};      ///< one after another, instead of the corpora's weights
+  double temperature = 0;                    ///< above 0: a corpus's share follows its samples^(1 / temperature), too
+  std::vector<DataStage> stages = {};        ///< one after another, instead of the corpora's weights
   KeyLocations places{.section = "data"};
 
   bool has_training() const { return !train.empty() || !text.empty() || !corpora.empty(); }
