@@ -108,7 +108,7 @@ class Sentences {
         planner_(training_mixture(config, registries.tasks.of(config), data_, uses_of(config, registries)),
                  {config.train.batch_tokens, config.model.max_length}, config.train.seed) {}
 
-  VocabularySizes vocabulary() const { return vocabulary_sizes(data_.train.front()); }
+  VocabularySizes vocabulary() const { return vocabulary_sizes(data_.vocabulary()); }
 
   TimedMicroBatches next(GroupMember const& data, Stopwatch& watch) {
     return {watch.time([&] {

@@ -159,7 +159,7 @@ BenchmarkSample read_sample(Config const& config, Registries const& registries) 
                                            {.prefixes = model.needs_prefixes(), .fields = model.fields()});
   BatchPlanner batches(mixture, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
   SampledMicroBatches const batch(mixture, batches.next(), {.max_tokens = config.train.micro_batch_tokens});
-  return {vocabulary_sizes(data.train.front()), batch.micro_batch(0), " of " + data.name()};
+  return {vocabulary_sizes(data.vocabulary()), batch.micro_batch(0), " of " + data.name()};
 }
 
 BenchmarkSample synthetic_sample(Config const& config, bool prefixes, std::int64_t vocabulary) {

@@ -157,9 +157,10 @@ void measure_attention(ValidationSetup const& setup, GlobalBatch const& batch, b
     return;
   }
   SideIds const ids = set.dataset.vocabulary().special_ids();
-  AttentionView view = view_attention(
-      {setup.config, setup.registries, setup.engine, setup.parallel, setup.execution, vocabulary_sizes(set.dataset)},
-      SampledMicroBatches(*set.samples, chosen, {.max_tokens = max_viewed_tokens}).micro_batch(0));
+  AttentionView view =
+      view_attention({setup.config, setup.registries, setup.engine, setup.parallel, setup.execution,
+                      vocabulary_sizes(set.dataset.vocabulary())},
+                     SampledMicroBatches(*set.samples, chosen, {.max_tokens = max_viewed_tokens}).micro_batch(0));
   result.entropies = std::move(view.entropies);
   if (images && !view.maps.empty()) {
     for (AttentionMap const& map : view.maps) {

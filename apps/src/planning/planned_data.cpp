@@ -48,7 +48,7 @@ void PlannedData::take_dataset(Config const& config, Task const& task, bool pref
   data_ = open_training_data(config);
   mixture_ = training_mixture(config, task, *data_, {.prefixes = prefixes});
   make_validation_samples(config, task, prefixes, *data_);
-  vocabulary_ = vocabulary_sizes(data_->train.front());
+  vocabulary_ = vocabulary_sizes(data_->vocabulary());
 }
 
 void PlannedData::take_random_pairs(Config const& config, Task const& task, bool prefixes, std::int64_t vocabulary) {

@@ -22,7 +22,7 @@ class RunInput {
   RunInput& operator=(RunInput const&) = delete;
 
   TrainingData const& data() const { return data_; }
-  VocabularySizes vocabulary() const { return vocabulary_sizes(data_.train.front()); }
+  VocabularySizes vocabulary() const { return vocabulary_sizes(data_.vocabulary()); }
   Mixture const& mixture() const { return reader_.mixture(); }
   SampleTotals const& totals() const { return reader_.totals(); }
   /// The micro-batches of this rank that need the most memory. Reads a few.

@@ -110,9 +110,10 @@ void RunOutput::start(RunInput const& input, RunModel const& model, RunValidatio
                             setup_.directory.string()));
   }
   std::int64_t const left_out = input.totals().left_out;
-  log_.header(fmt::format(
-      "{}, training on {}{}", model.describe(), input.mixture().describe(),
-      left_out > 0 ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(left_out)) : ""));
+  log_.header(fmt::format("{}, training on {}{}", model.describe(), input.mixture().describe(),
+                          left_out > 0 ? fmt::format(" ({}{} left out: longer than model.max_length)",
+                                                     input.totals().estimated ? "about " : "", readable_count(left_out))
+                                       : ""));
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
     log_.header(fmt::format(

@@ -345,13 +345,15 @@ void check_stages(DataConfig const& data, ConfigDocument const& document) {
 }
 
 void check_corpora(DataConfig const& data, ConfigDocument const& document) {
+  check_text(data.train, data.text, data.places);
   for (CorpusConfig const& corpus : data.corpora) {
     std::string const where = document.origin(corpus.places.section);
-    if (corpus.train.empty()) {
+    if (corpus.train.empty() && corpus.text.empty()) {
       throw ConfigError("{}: {} names no dataset; for example train = \"data/news/train.h5\"", where,
                         corpus.places.section);
     }
-    if (!data.train.empty()) {
+    check_text(corpus.train, corpus.text, corpus.places);
+    if (!data.train.empty() || !data.text.empty()) {
       throw ConfigError("{}: {} beside data.train; training takes one dataset, or corpora that are mixed", where,
                         corpus.places.section);
     }

@@ -107,10 +107,11 @@ std::string other_members(ConfigTable const& table) {
   if (!table.other) {
     return "false";
   }
-  if (table.holds_settings) {
-    return R"({"type": "object", "description": "options of a sublayer; `heddle kernels` lists them"})";
-  }
   auto const other = table.other("x");
+  if (table.holds_settings) {
+    return other ? R"({"type": ["number", "object"], "minimum": 0, "maximum": 1, "description": "a rate, or options"})"
+                 : R"({"type": "object", "description": "options of a sublayer; `heddle kernels` lists them"})";
+  }
   return other ? schema_of(*other) : "false";
 }
 

@@ -93,6 +93,7 @@ class Keys {
     key(std::forward<Arguments>(arguments)...);
     keys_.back().resume = ResumeRule::free;
   }
+  std::vector<ConfigKey>& list() const { return keys_; }
 
  private:
   std::vector<ConfigKey>& keys_;
@@ -173,16 +174,6 @@ void add_named_tables(
   }
 }
 
-/// A key whose value is kept among the settings of a stack or of some of its layers.
-ConfigKey key_of_settings(Settings& settings, OptionDescription description, ResumeRule resume) {
-  std::string const name = description.name;
-  auto const get = [&settings, name] {
-    auto const found = settings.find(name);
-    return found == settings.end() ? std::nullopt : std::optional(found->second.value);
-  };
-  return {std::move(description), get, [&settings, name](Setting const& setting) { settings[name] = setting; }, resume};
-}
-
 /// An option of a sublayer, which is checked when the layers are known: any value.
 ConfigKey sublayer_option(Settings& settings, std::string const& name) {
   return key_of_settings(settings, {.name = name, .type = Type::any}, ResumeRule::identity);
@@ -229,7 +220,8 @@ void add_stack(ConfigTree& tree, std::string const& name, StackConfig& stack) {
 }
 
 void add_corpus(Keys const& keys, CorpusConfig& corpus) {
-  keys.free("train", corpus.train, files, "the dataset, in one or several files");
+  keys.free("train", corpus.train, files, "a dataset or TSV text, in one or several files");
+  add_text_keys(keys.list(), corpus.text);
   keys.key("weight", corpus.weight, {.max = 1e9, .above_min = true},
            "its share of the samples, relative to the other corpora's");
   keys.key("tag", corpus.tag, any(), "text before each source, such as \"<news>\"");
@@ -249,8 +241,10 @@ void add_paths(ConfigTree& tree, Config& config) {
   run.free("directory", config.run.directory, any(),
            "directory of checkpoints, metrics and the resolved configuration");
   Keys const data = add_section(tree, "data", "written by `heddle prepare`", &config.data.places);
-  data.free("train", config.data.train, files, "training dataset, in one or several files");
-  data.free("valid", config.data.valid, any(), "validation dataset; train.best_metric is measured on it");
+  data.free("train", config.data.train, files, "training dataset or TSV text, in one or several files");
+  add_text_keys(data.list(), config.data.text);
+  data.free("vocabulary", config.data.vocabulary, files, "of text: one file or two");
+  data.free("valid", config.data.valid, any(), "validation dataset or TSV text; train.best_metric is measured on it");
   data.free("valid_tag", config.data.valid_tag, any(), "text before each source of data.valid, such as \"<news>\"");
   add_named_tables(tree, "data.corpus", config.data.corpora, {.name = "news", .train = {"data/news/train.h5"}},
                    "Instead of data.train: several datasets of one vocabulary that are mixed", add_corpus);
@@ -261,6 +255,7 @@ void add_paths(ConfigTree& tree, Config& config) {
                    "Spans of the run with their own shares of the corpora, one after another, each with "
                    "weights.NAME = SHARE",
                    add_stage, true, [&tree](DataStage& stage) { add_weights(tree, stage); });
+  add_modifiers(tree, config.data);
   add_valid_sets(tree, config.data);
 }
 

@@ -52,6 +52,14 @@ std::vector<ConfigKey> layer_keys(ModelConfig& model, StackConfig& stack);
 
 /// Adds the table of the weights of a stage's corpora.
 void add_weights(ConfigTree& tree, DataStage& stage);
+/// A key whose value is kept among settings.
+ConfigKey key_of_settings(Settings& settings, OptionDescription description, ResumeRule resume);
+/// Adds the keys of text that is read in place of a dataset.
+void add_text_keys(std::vector<ConfigKey>& keys, ParallelFiles& text);
+/// Throws ConfigError where the files of a text are not complete, or are beside a dataset.
+void check_text(std::vector<std::string> const& train, ParallelFiles const& text, KeyLocations const& places);
+/// Adds the tables of modifiers: of all corpora, and of each.
+void add_modifiers(ConfigTree& tree, DataConfig& data);
 /// Adds the tables of further validation sets, which have a key for each name.
 void add_valid_sets(ConfigTree& tree, DataConfig& data);
 /// Warnings of validation sets that have no tag, although the model is trained on sources that have one.

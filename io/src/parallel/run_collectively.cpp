@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <deque>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
@@ -109,8 +111,28 @@ BackgroundThread::~BackgroundThread() {
   thread_.join();
 }
 
-void in_threads(std::int64_t count, std::function<std::function<void(std::int64_t)>()> const& make_work) {
-  constexpr std::int64_t max_threads = 8;
+namespace {
+
+/// The ranks on this host, as the launcher counts them; 1 without one.
+std::int64_t ranks_here() {
+  for (char const* const name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"}) {
+    if (char const* const value = std::getenv(name)) {
+      return std::max(1L, std::strtol(value, nullptr, 10));  // Slurm's continues after the number: "4(x2)"
+    }
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::int64_t own_processors() {
+  std::int64_t const allowed = usable_processors();
+  bool const bound = allowed < ::sysconf(_SC_NPROCESSORS_ONLN);
+  return bound ? allowed : std::max<std::int64_t>(1, allowed / ranks_here());
+}
+
+void in_threads(std::int64_t count, std::function<std::function<void(std::int64_t)>()> const& make_work,
+                std::int64_t max_threads) {
   std::int64_t const threads = std::min({std::int64_t{usable_processors()}, max_threads, count});
   std::atomic<std::int64_t> next{0};
   auto const run = [&] {

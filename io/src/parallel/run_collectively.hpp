@@ -58,9 +58,14 @@ class BackgroundThread {
   std::thread thread_;
 };
 
+/// The processors that this process may use: those it is bound to; else its share beside the other ranks of its host,
+/// at least 1.
+std::int64_t own_processors();
+
 /// Calls work(index) for 0 to count - 1, in the calling thread and in others, as many as there are processors for this
-/// process, at most eight. Each thread has a `work` of its own from `make_work`. Throws the first error; the calls
-/// that have not begun then are left out.
-void in_threads(std::int64_t count, std::function<std::function<void(std::int64_t)>()> const& make_work);
+/// process, at most `max_threads`. Each thread has a `work` of its own from `make_work`. Throws the first error; the
+/// calls that have not begun then are left out.
+void in_threads(std::int64_t count, std::function<std::function<void(std::int64_t)>()> const& make_work,
+                std::int64_t max_threads = 8);
 
 }  // namespace heddle

@@ -59,6 +59,7 @@ SampleTotals Mixture::totals(std::int64_t max_length) const {
     totals.left_out += own.left_out;
     totals.tokens += own.tokens;
     totals.longest = std::max(totals.longest, own.longest);
+    totals.estimated = totals.estimated || own.estimated;
   }
   return totals;
 }

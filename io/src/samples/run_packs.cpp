@@ -67,7 +67,7 @@ RunPacks::RunPacks(Setup const& setup) : training_(setup.training), validation_(
   Config const& config = setup.config;
   SampleTotals const totals = training_.totals(config.model.max_length);
   bounds_ = {.training = bounds_of(totals), .validates = !validation_.empty(), .prefixes = setup.prefixes};
-  if (setup.sequences) {
+  if (setup.sequences || totals.estimated) {
     bounds_.training.longest = config.model.max_length;
   }
   for (SampleSource const* samples : validation_) {
@@ -76,7 +76,7 @@ RunPacks::RunPacks(Setup const& setup) : training_(setup.training), validation_(
     validated_tokens_ += bounds.tokens;
     bounds_.validation = validated_.size() == 1 ? bounds : bounds_of_both(bounds_.validation, bounds);
   }
-  if (setup.listed) {
+  if (setup.listed && !totals.estimated) {  // to list estimated ones would tokenize the text of the whole run
     list_batches(config, totals);
   }
 }

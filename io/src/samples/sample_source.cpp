@@ -4,8 +4,10 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/io/samples/pair_samples.hpp>
 #include <heddle/io/samples/sample_source.hpp>
 #include <heddle/io/samples/text_samples.hpp>
+#include <iterator>
 #include <numeric>
 
 namespace heddle {
@@ -46,15 +48,16 @@ SampleTotals totals_of(SampleSource const& samples, std::int64_t size, std::int6
 }
 
 /// The tokens of a corpus's tag. Throws ConfigError where its samples have no sources.
-std::vector<std::int32_t> tag_of(CorpusConfig const& corpus, Dataset const& dataset, bool sources) {
+std::vector<std::int32_t> tag_of(CorpusConfig const& corpus, Tokenizer const& tokenizer, std::string const& name,
+                                 bool sources) {
   if (corpus.tag.empty()) {
     return {};
   }
   if (!sources) {
     throw ConfigError("{} = {}: a tag is prepended to source sentences, but the model reads no source from {}",
-                      corpus.places.of("tag"), to_toml(OptionValue(corpus.tag)), dataset.name());
+                      corpus.places.of("tag"), to_toml(OptionValue(corpus.tag)), name);
   }
-  return dataset.source_tokenizer().encode(corpus.tag);
+  return tokenizer.encode(corpus.tag);
 }
 
 /// A warning about a tag that has unknown pieces, which another tag may have too, or that is several pieces although it
@@ -76,6 +79,24 @@ std::string tag_warning(CorpusConfig const& corpus, Tokenizer const& tokenizer, 
       prompt ? "\"<tag>\"" : text);
 }
 
+/// A pair as one sequence, of which the source with its end token is the prefix.
+TokenSequence prefixed(Sample const& pair, SpecialIds const& ids) {
+  auto const& source = pair.source.tokens;
+  auto const& [target, weights] = pair.target;
+  TokenSequence sequence{pair.number, {ids.begin}, {}, static_cast<std::int32_t>(source.size() + 2)};
+  sequence.input.insert(sequence.input.end(), source.begin(), source.end());
+  sequence.input.push_back(ids.end);
+  sequence.output.assign(sequence.input.size() - 1, -1);
+  sequence.input.insert(sequence.input.end(), target.begin(), target.end());
+  sequence.output.insert(sequence.output.end(), target.begin(), target.end());
+  sequence.output.push_back(ids.end);
+  sequence.weights = weights;
+  if (weights.size() > 1) {
+    sequence.weights.insert(sequence.weights.begin(), sequence.input.size() - weights.size(), 1);
+  }
+  return sequence;
+}
+
 }  // namespace
 
 void add_sample(SampleTotals& totals, std::int64_t length, std::int64_t samples, std::int64_t max_length) {
@@ -86,6 +107,24 @@ void add_sample(SampleTotals& totals, std::int64_t length, std::int64_t samples,
   totals.usable += samples;
   totals.tokens += length * samples;
   totals.longest = std::max(totals.longest, length);
+}
+
+SampleCost cost_of_pair(PairForm form, std::int64_t source, std::int64_t target) {
+  if (form == PairForm::targets) {
+    return {0, target + 1};
+  }
+  return form == PairForm::pairs ? SampleCost{source + 1, target + 1} : SampleCost{0, source + target + 2};
+}
+
+void fill_pairs(PackFields& into, std::span<Sample const> pairs, PairForm form, SideIds const& ids) {
+  if (form != PairForm::prefixed) {
+    fill_tokens(into, pairs, ids);
+    return;
+  }
+  std::vector<TokenSequence> sequences;
+  std::ranges::transform(pairs, std::back_inserter(sequences),
+                         [&](Sample const& pair) { return prefixed(pair, ids.target); });
+  fill_tokens(into, sequences, Side::target);
 }
 
 std::vector<std::int64_t> MemorySamples::window(std::int64_t /*epoch*/, std::int64_t /*window*/) const {
@@ -121,12 +160,9 @@ DatasetSamples::DatasetSamples(Dataset const& dataset, PairForm form, std::optio
       warning_(std::move(warning)) {}
 
 SampleCost DatasetSamples::cost(std::int64_t /*epoch*/, std::int64_t index) const {
-  std::int64_t const target = dataset_.length(SampleLength::target, index) + 1;
-  if (form_ == PairForm::targets) {
-    return {0, target};
-  }
-  std::int64_t const source = dataset_.length(SampleLength::source, index) + std::ssize(tag_) + 1;
-  return form_ == PairForm::pairs ? SampleCost{source, target} : SampleCost{0, source + target};
+  std::int64_t const source =
+      form_ == PairForm::targets ? 0 : dataset_.length(SampleLength::source, index) + std::ssize(tag_);
+  return cost_of_pair(form_, source, dataset_.length(SampleLength::target, index));
 }
 
 SampleTotals DatasetSamples::totals(std::int64_t epoch, std::int64_t max_length) const {
@@ -160,42 +196,19 @@ void DatasetSamples::read(std::int64_t index, std::int32_t number, Sample& pair)
   }
 }
 
-TokenSequence DatasetSamples::prefixed(Sample const& pair) const {
-  SpecialIds const ids = dataset_.vocabulary().special_ids().target;
-  auto const& source = pair.source.tokens;
-  auto const& [target, weights] = pair.target;
-  TokenSequence sequence{pair.number, {ids.begin}, {}, static_cast<std::int32_t>(tag_.size() + source.size() + 2)};
-  sequence.input.insert(sequence.input.end(), tag_.begin(), tag_.end());
-  sequence.input.insert(sequence.input.end(), source.begin(), source.end());
-  sequence.input.push_back(ids.end);
-  sequence.output.assign(sequence.input.size() - 1, -1);
-  sequence.input.insert(sequence.input.end(), target.begin(), target.end());
-  sequence.output.insert(sequence.output.end(), target.begin(), target.end());
-  sequence.output.push_back(ids.end);
-  sequence.weights = weights;
-  if (weights.size() > 1) {
-    sequence.weights.insert(sequence.weights.begin(), sequence.input.size() - weights.size(), 1);
-  }
-  return sequence;
-}
-
 void DatasetSamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> indices, std::int32_t first_number,
                           PackFields& into) const {
   pairs_.resize(std::max(pairs_.size(), indices.size()));
-  std::vector<TokenSequence> sequences;
   for (std::size_t place = 0; place < indices.size(); ++place) {
-    read(indices[place], first_number++, pairs_[place]);
+    Sample& pair = pairs_[place];
+    read(indices[place], first_number++, pair);
     if (form_ == PairForm::pairs) {
-      put_tag(dataset_, tag_, pairs_[place]);
+      put_tag(dataset_, tag_, pair);
     } else if (form_ == PairForm::prefixed) {
-      sequences.push_back(prefixed(pairs_[place]));
+      pair.source.tokens.insert(pair.source.tokens.begin(), tag_.begin(), tag_.end());
     }
   }
-  if (form_ == PairForm::prefixed) {
-    fill_tokens(into, sequences, Side::target);
-    return;
-  }
-  fill_tokens(into, std::span(pairs_).first(indices.size()), dataset_.vocabulary().special_ids());
+  fill_pairs(into, std::span(pairs_).first(indices.size()), form_, dataset_.vocabulary().special_ids());
 }
 
 std::string DatasetSamples::describe() const {
@@ -224,7 +237,7 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task
   std::string const data = fmt::format("{} has {}", dataset.name(), dataset.kind());
   std::optional<PairForm> const form = task.pairs(use.prefixes);
   bool const sources = !dataset.has_lines() && form && *form != PairForm::targets;
-  std::vector<std::int32_t> tag = tag_of(use.corpus, dataset, sources);
+  std::vector<std::int32_t> tag = tag_of(use.corpus, dataset.source_tokenizer(), dataset.name(), sources);
   if (dataset.has_lines()) {
     auto samples = text_samples(config, task, std::make_unique<DatasetTexts>(dataset, SampleLength::line),
                                 dataset.source_tokenizer(), use, dataset.name());
@@ -255,6 +268,33 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task
   std::string warning = tag_warning(use.corpus, dataset.source_tokenizer(), tag);
   return std::make_unique<DatasetSamples>(dataset, *form, use.seed(config.train), std::move(tag), std::move(warning),
                                           use.fields);
+}
+
+std::unique_ptr<SampleSource> samples_for_text(Config const& config, Task const& task,
+                                               std::shared_ptr<TextPairs const> pairs, Vocabulary const& vocabulary,
+                                               Modifiers modifiers, SampleUse const& use, std::string const& where) {
+  std::optional<PairForm> const form = task.pairs(use.prefixes);
+  std::string const& name = pairs->name();
+  if (!form || *form == PairForm::joined) {
+    throw ConfigError("{}: {} {}; {}", where, place_of_task(config),
+                      form ? "reads both sides as one text" : "is trained on lines of text",
+                      form ? "make a dataset with `heddle prepare`, without modifiers"
+                           : fmt::format("but {} has sentence pairs: make lines with `heddle prepare --text …`", name));
+  }
+  if (*form == PairForm::prefixed && !vocabulary.joint()) {
+    throw ConfigError(
+        "{} with mask = \"prefix\" reads sources and targets as one text, but {} has a vocabulary for each",
+        place_of_task(config), name);
+  }
+  auto const tag = tag_of(use.corpus, vocabulary.source, name, *form != PairForm::targets);
+  return pair_samples({.pairs = std::move(pairs),
+                       .vocabulary = vocabulary,
+                       .form = *form,
+                       .seed = use.seed(config.train),
+                       .tag = use.corpus.tag,
+                       .warning = tag_warning(use.corpus, vocabulary.source, tag),
+                       .modifiers = std::move(modifiers),
+                       .fields = use.fields});
 }
 
 }  // namespace heddle

@@ -6,7 +6,10 @@
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
+#include <mutex>
+#include <optional>
 
+#include "tokenizers/subword_sampling.hpp"
 #include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
@@ -19,6 +22,10 @@ class SentencePieceTokenizer final : public TokenizerModel {
   explicit SentencePieceTokenizer(std::string model_bytes);
 
   std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::vector<std::int32_t> sample(std::string_view text, double alpha,
+                                   std::function<double()> const& draw) const override;
+  bool can_sample() const override { return !by_text_; }
+  bool splits_words() const override { return !by_text_ && sampler().splits_words(); }
   std::string decode(std::span<std::int32_t const> tokens) const override;
   std::string piece(std::int32_t id) const override {
     std::string const& text = processor_.IdToPiece(id);
@@ -30,8 +37,16 @@ class SentencePieceTokenizer final : public TokenizerModel {
     return by_text_ && processor_.IsControl(id) && processor_.IdToPiece(id).starts_with(word_prefix);
   }
 
+  /// Made when it is needed.
+  SubwordSampler const& sampler() const {
+    std::call_once(sampler_made_, [&] { sampler_.emplace(SentencePieceModel::parse(bytes)); });
+    return *sampler_;
+  }
+
   sentencepiece::SentencePieceProcessor processor_;
   bool by_text_ = false;  // see end_of_ids_piece
+  mutable std::once_flag sampler_made_;
+  mutable std::optional<SubwordSampler> sampler_;
 };
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string model_bytes) {
@@ -92,6 +107,31 @@ std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) 
   return found;
 }
 
+std::vector<std::int32_t> SentencePieceTokenizer::sample(std::string_view text, double alpha,
+                                                         std::function<double()> const& draw) const {
+  std::vector<std::string> pieces;  // together they are the normalized text
+  if (auto const status = processor_.Encode(text, &pieces); !status.ok()) {
+    throw Error("SentencePiece cannot encode a text: {}", status.ToString());
+  }
+  std::vector<std::int32_t> found;
+  std::string run;
+  auto const end_run = [&] {
+    sampler().sample(run, alpha, draw, found);
+    run.clear();
+  };
+  for (std::string const& piece : pieces) {
+    std::int32_t const id = processor_.PieceToId(piece);
+    if (id == ids.unknown || !sampler().is_normal(id)) {
+      end_run();
+      found.push_back(id);
+    } else {
+      run += piece;
+    }
+  }
+  end_run();
+  return found;
+}
+
 std::string SentencePieceTokenizer::decode(std::span<std::int32_t const> tokens) const {
   std::vector<std::string> pieces;
   bool first = true;
@@ -122,6 +162,10 @@ Tokenizer Tokenizer::from_model(std::string model_bytes) {
                        : std::make_shared<SentencePieceTokenizer>(std::move(model_bytes)));
 }
 
+std::vector<std::int32_t> TokenizerModel::sample(std::string_view /*text*/, double /*alpha*/,
+                                                 std::function<double()> const& /*draw*/) const {
+  throw Error("only a vocabulary of SentencePiece can draw segmentations");
+}
 std::string Tokenizer::decode(std::span<int32_t const> ids) const {
   auto const wrong = std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id < 0 || id >= size(); });
   if (wrong != ids.end()) {

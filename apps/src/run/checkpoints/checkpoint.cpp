@@ -319,11 +319,13 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
       difference.push_back(
           fmt::format("its data have the digest {}, {} {}", checkpoint.contents().dataset, data.name(), data.digest()));
     }
-    throw ConfigError(
+    std::string const message = fmt::format(
         "{} was trained on other data: {}: resuming would mix their orders; name the data that the run started with, "
         "resume with what is new from its start by --new-data, start over with --fresh, or fine-tune in another "
         "run.directory with train.initialize_from",
         where, fmt::join(difference, "; "));
+    bool const text = std::ranges::any_of(data.train, [](TrainingSet const& set) { return set.text() != nullptr; });
+    text ? throw DataError(message) : throw ConfigError(message);
   }
 }
 

@@ -125,8 +125,9 @@ std::string left_out_warning(std::string const& key, SampleTotals const& totals,
     return "";
   }
   return fmt::format(
-      "{}: {:.3g} % are left out, {} of {}: longer than model.max_length = {}; set model.max_length higher to use them",
-      key, 100 * totals.share_left_out(), readable_count(totals.left_out),
+      "{}: {}{:.3g} % are left out, {} of {}: longer than model.max_length = {}; set model.max_length higher to use "
+      "them",
+      key, totals.estimated ? "about " : "", 100 * totals.share_left_out(), readable_count(totals.left_out),
       readable_count(totals.left_out + totals.usable), max_length);
 }
 

@@ -42,12 +42,24 @@ struct RunConfig {
   bool operator==(RunConfig const&) const = default;
 };
 
+/// Text of which line n of each file belongs to pair n. Several files of a side are one text in their order.
+struct ParallelFiles {
+  std::vector<std::string> source = {};
+  std::vector<std::string> target = {};
+  std::vector<std::string> alignments = {};  ///< links of words, "0-0 1-2"; none: the pairs have none
+
+  bool empty() const { return source.empty() && target.empty() && alignments.empty(); }
+  bool operator==(ParallelFiles const&) const = default;
+};
+
 /// `[data.corpus."NAME"]`: one of several datasets that are mixed.
 struct CorpusConfig {
   std::string name;
-  std::vector<std::string> train = {};  ///< one dataset, in one or several files
+  std::vector<std::string> train = {};  ///< one dataset or text, in one or several files
+  ParallelFiles text = {};              ///< instead of `train`
   double weight = 1;                    ///< its share of the samples, relative to the other corpora's
   std::string tag = {};                 ///< text before each source
+  Settings modifiers = {};              ///< by name ("typos"), and their options ("typos.char_swap")
   KeyLocations places = {};
 
   bool operator==(CorpusConfig const&) const = default;
@@ -69,19 +81,24 @@ struct DataStage {
 };
 
 struct DataConfig {
-  std::vector<std::string> train;  ///< one dataset, in one or several files
+  std::vector<std::string> train;  ///< one dataset or text, in one or several files
+  ParallelFiles text = {};         ///< instead of `train`
   std::string valid;
   std::string valid_tag = {};                          ///< text before each source of `valid`
   std::map<std::string, std::string> valid_sets = {};  ///< more validation datasets, by name
   std::map<std::string, std::string> valid_tags = {};  ///< text before each source of these
   /// Names of the registered metrics of these, in place of those of TrainConfig.
   std::map<std::string, std::vector<std::string>> valid_metrics = {};
-  std::vector<CorpusConfig> corpora = {};  ///< instead of `train`
-  double temperature = 0;                  ///< above 0: a corpus's share follows its samples^(1 / temperature), too
-  std::vector<DataStage> stages = {};      ///< one after another, instead of the corpora's weights
+  std::vector<std::string> vocabulary = {};  ///< of text that is tokenized while it is read: one, or two
+  Settings modifiers = {};                   ///< of all corpora, see CorpusConfig::modifiers
+  std::vector<CorpusConfig> corpora = {};    ///< instead of `train`
+  double temperature = 0;                    ///< above 0: a corpus's share follows its samples^(1 / temperature), too
+  std::vector<DataStage> stages = {};        ///< one after another, instead of the corpora's weights
   KeyLocations places{.section = "data"};
 
-  bool has_training() const { return !train.empty() || !corpora.empty(); }
+  bool has_training() const { return !train.empty() || !text.empty() || !corpora.empty(); }
+  /// The corpora, or data.train as the only one, with the modifiers of all corpora added to each one's own.
+  std::vector<CorpusConfig> training() const;
   /// The corpus with whose tag a validation set is read ("": data.valid): one with the tag that the set was given, or
   /// that of the set's name; none where there is neither.
   std::optional<CorpusConfig> validation_corpus(std::string const& set) const;

@@ -121,6 +121,8 @@ class Dataset {
   std::string_view kind() const noexcept { return has_lines() ? "lines of text" : "sentence pairs"; }
   /// Its file, or of several files "FIRST and N more files".
   std::string const& name() const noexcept { return name_; }
+  /// Names it otherwise in messages.
+  void set_name(std::string name) { name_ = std::move(name); }
   /// SHA-256 (hexadecimal) over its content and vocabulary: of one file its attribute `digest`, of several the SHA-256
   /// of their digests in order.
   std::string const& digest() const noexcept { return digest_; }

@@ -22,6 +22,7 @@ struct SampleTotals {
   std::int64_t left_out = 0;  ///< the others
   std::int64_t tokens = 0;    ///< tokens of the usable samples, each counting its longer side
   std::int64_t longest = 0;   ///< the longest usable sample's tokens on its longer side
+  bool estimated = false;     ///< from a part of the samples; `longest` is then an upper bound
 
   double share_left_out() const { return static_cast<double>(left_out) / static_cast<double>(left_out + usable); }
 };
@@ -56,6 +57,11 @@ class SampleSource {
   /// A message where the vocabulary lacks pieces for samples as the configuration describes them; empty if it does not.
   virtual std::string warning() const { return ""; }
 };
+
+/// The cost of a pair in this form, of which `source` and `target` are tokens without end tokens.
+SampleCost cost_of_pair(PairForm form, std::int64_t source, std::int64_t target);
+/// into = the tokens of pairs in this form, as fill_tokens takes them: pairs, targets or prefixed.
+void fill_pairs(PackFields& into, std::span<Sample const> pairs, PairForm form, SideIds const& ids);
 
 /// Pairs in memory, the same in every epoch, in one window; a pair keeps its own sample number.
 class MemorySamples final : public SampleSource {
@@ -105,7 +111,6 @@ class DatasetSamples final : public SampleSource {
 
  private:
   void read(std::int64_t index, std::int32_t number, Sample& pair) const;
-  TokenSequence prefixed(Sample const& pair) const;
 
   Dataset const& dataset_;
   PairForm form_;

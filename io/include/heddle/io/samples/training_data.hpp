@@ -3,10 +3,14 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/model_chunk.hpp>
 #include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/pairs/text_pair.hpp>
 #include <heddle/io/samples/mixture.hpp>
 #include <heddle/io/samples/sample_source.hpp>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -26,9 +30,33 @@ struct ValidationSet {
   std::string digest() const;
 };
 
+/// The data of a corpus: a dataset, or text that is tokenized while it is read.
+class TrainingSet {
+ public:
+  explicit TrainingSet(Dataset dataset) : dataset_(std::move(dataset)) {}
+  TrainingSet(std::shared_ptr<TextPairs const> text, Vocabulary vocabulary)
+      : text_(std::move(text)), vocabulary_(std::move(vocabulary)) {}
+
+  /// Null if it is text.
+  Dataset const* dataset() const { return dataset_ ? &*dataset_ : nullptr; }
+  /// Null if it is a dataset.
+  std::shared_ptr<TextPairs const> const& text() const { return text_; }
+  Vocabulary const& vocabulary() const { return dataset_ ? dataset_->vocabulary() : *vocabulary_; }
+  bool has_lines() const { return dataset_ && dataset_->has_lines(); }
+  std::string_view kind() const { return dataset_ ? dataset_->kind() : "sentence pairs"; }
+  SampleFields fields() const { return dataset_ ? dataset_->fields() : text_->fields(); }
+  std::string const& name() const { return dataset_ ? dataset_->name() : text_->name(); }
+  std::string const& digest() const { return dataset_ ? dataset_->digest() : text_->digest(); }
+
+ private:
+  std::optional<Dataset> dataset_;
+  std::shared_ptr<TextPairs const> text_;
+  std::optional<Vocabulary> vocabulary_;
+};
+
 /// The datasets that a configuration names.
 struct TrainingData {
-  std::vector<Dataset> train;  ///< data.train, or one for each [data.corpus.NAME], in their order; at least one
+  std::vector<TrainingSet> train;  ///< data.train, or one for each [data.corpus.NAME], in their order; at least one
   /// data.valid, then those of data.valid_sets; empty where nothing is validated or data.valid is not set.
   std::vector<ValidationSet> valid;
 
@@ -40,8 +68,9 @@ struct TrainingData {
   std::string digest() const;
 };
 
-/// Opens data.train or the corpora, and the validation sets. Throws DataError if they have different vocabularies, or
-/// if some corpora have pairs and others lines, and as Dataset::open does.
+/// Opens data.train or the corpora, and the validation sets. Text of a validation set is tokenized at once, into a file
+/// that goes with this process. Throws ConfigError for text without a vocabulary, DataError if they have different
+/// vocabularies, or if some corpora have pairs and others lines, and as Dataset::open does.
 TrainingData open_training_data(Config const& config);
 
 /// The samples that training draws from `data`, which must outlive them; each corpus takes the place of `use.corpus`,
@@ -54,6 +83,6 @@ void make_validation_samples(Config const& config, Task const& task, bool prefix
 /// Pointers to the samples of the validation sets.
 std::vector<SampleSource const*> validation_samples(TrainingData const& data);
 
-VocabularySizes vocabulary_sizes(Dataset const& data);
+VocabularySizes vocabulary_sizes(Vocabulary const& vocabulary);
 
 }  // namespace heddle

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/tokenizers/text_form.hpp>
 #include <memory>
@@ -42,6 +43,10 @@ struct TokenizerModel {
 
   // Tokenizer documents these functions. Ids are inside [0, size).
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  virtual std::vector<std::int32_t> sample(std::string_view text, double alpha,
+                                           std::function<double()> const& draw) const;
+  virtual bool can_sample() const { return false; }
+  virtual bool splits_words() const { return false; }
   virtual std::string decode(std::span<std::int32_t const> ids) const = 0;
   virtual std::string piece(std::int32_t id) const = 0;
 
@@ -71,6 +76,15 @@ class Tokenizer {
 
   /// Token ids, without begin and end. No text is read as a special piece.
   std::vector<int32_t> encode(std::string_view text) const { return model_->encode(text); }
+
+  /// Token ids of a segmentation that is drawn with the caller's random numbers of [0, 1): see SubwordSampler. Throws
+  /// Error for a vocabulary that cannot.
+  std::vector<int32_t> sample(std::string_view text, double alpha, std::function<double()> const& draw) const {
+    return model_->sample(text, alpha, draw);
+  }
+  bool can_sample() const { return model_->can_sample(); }
+  /// Whether the tokens of a text are those of its words, which are parted by spaces, one after another.
+  bool splits_words() const { return model_->splits_words(); }
 
   /// Decodes the text; special ids are left out. Throws Error for an id outside [0, size()).
   std::string decode(std::span<int32_t const> ids) const;
