@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-MAX_LINES = 320
+MAX_LINES = 300
 LINK = re.compile(r"\[[^\]\[]*\]\(([^()\s]+)\)|<(?:img|a|source)\b[^>]*?\b(?:src|href|srcset)=\"([^\"]+)\"")
 MENTION = re.compile(r"\bdocs/[A-Za-z0-9_/.-]+\.(?:md|svg|png)\b")
 # Suffixes after which `model.npz` or `train.h5` is the name of a file, not a key.
