@@ -51,14 +51,17 @@ bool is_chosen(std::int64_t line, std::int64_t count, std::int64_t wanted) {
   return line * wanted / count != (line + 1) * wanted / count;
 }
 
-WordLinks links_of(std::string const& line, std::string const& where) {
+/// The links in a line of the reference, for sentences with these numbers of words.
+WordLinks links_of(std::string const& line, std::string const& where, std::size_t sources, std::size_t targets) {
   WordLinks links;
   for (std::string_view const word : split_words(line)) {
     std::size_t const dash = word.find('-');
     auto const source = parse_number<std::int32_t>(word.substr(0, dash));
     auto const target = parse_number<std::int32_t>(dash == word.npos ? "" : word.substr(dash + 1));
-    if (!source || !target) {
-      throw DataError("{}: {} is not a link; expected SOURCE-TARGET, as in 0-0 1-2", where, word);
+    if (!source || !target || *source < 0 || *target < 0 || *source >= static_cast<std::int64_t>(sources) ||
+        *target >= static_cast<std::int64_t>(targets)) {
+      throw DataError("{}: {} is not a link SOURCE-TARGET of {} and {} words, which are counted from 0", where, word,
+                      sources, targets);
     }
     links.emplace_back(*source, *target);
   }
@@ -94,8 +97,12 @@ class Aligner {
     WordPairs pairs;
     for_each_pair(options_, [&](std::string const& source, std::string const& target) {
       if (is_chosen(line++, count, wanted)) {
-        pairs.source.push_back(source_.add(source));
-        pairs.target.push_back(target_.add(target));
+        WordIds first = source_.add(source);
+        WordIds second = target_.add(target);
+        if (std::max(first.size(), second.size()) <= max_aligned_words) {
+          pairs.source.push_back(std::move(first));
+          pairs.target.push_back(std::move(second));
+        }
       }
     });
     pairs.source_words = source_.size();
@@ -129,7 +136,7 @@ links; then prepare that text, or give its words' numbers back to the plain one.
       ("target", po::value(&options.target)->required()->value_name("TEXT"),
        "line n translates line n of the source")  //
       ("output", po::value(&options.output)->required()->value_name("LINKS"),
-       "the file, which is replaced; gzip if its name ends with .gz")  //
+       "the file, which is replaced, gzip if its name ends with .gz; or - for the standard output")  //
       ("symmetrize", with_default(options.symmetrization, "HOW"),
        "how both directions become one: grow-diag-final-and, intersection, union, forward or reverse")  //
       ("iterations", with_default(options.training.hidden_markov_iterations, "N"),
@@ -166,8 +173,10 @@ ExitCode run_align(Arguments const& arguments) {
       throw UsageError("align: {} can be read only once, and texts are read several times; write it into a file", text);
     }
   }
-  require_other_file(options.output, {options.source, options.target});
-  require_replaceable(options.output);
+  if (options.output != "-") {
+    require_other_file(options.output, {options.source, options.target});
+    require_replaceable(options.output);
+  }
   Aligner aligner(options);
   std::optional<LineReader> reference;
   if (!options.reference.empty()) {
@@ -177,20 +186,34 @@ ExitCode run_align(Arguments const& arguments) {
   std::string text;
   std::int64_t lines = 0;
   std::int64_t links = 0;
+  std::int64_t too_long = 0;
   for_each_pair(options, [&](std::string const& source, std::string const& target) {
     text += aligner.links(source, target, symmetrization) + "\n";
     ++lines;
+    too_long += std::max(split_words(source).size(), split_words(target).size()) > max_aligned_words ? 1 : 0;
     links += std::ssize(aligner.last());
     if (std::string line; reference && reference->next(line)) {
-      agreement.add(aligner.last(), links_of(line, fmt::format("{}, line {}", options.reference, lines)));
+      agreement.add(aligner.last(), links_of(line, fmt::format("{}, line {}", options.reference, lines),
+                                             split_words(source).size(), split_words(target).size()));
     }
   });
-  replace_file(options.output, options.output.ends_with(".gz") ? gzip(text) : text);
-  std::cout << fmt::format("{} links of {} pairs → {}\n", readable_count(links), readable_count(lines), options.output);
+  bool const to_stdout = options.output == "-";
+  if (to_stdout) {
+    std::cout << text << std::flush;
+    require_written(std::cout, "the standard output");
+  } else {
+    replace_file(options.output, options.output.ends_with(".gz") ? gzip(text) : text);
+  }
+  std::ostream& out = to_stdout ? std::cerr : std::cout;
+  out << fmt::format("{} links of {} pairs → {}\n", readable_count(links), readable_count(lines), options.output);
+  if (too_long > 0) {
+    out << fmt::format("{} with more than {} words on a side have no links\n", counted(too_long, "pair"),
+                       max_aligned_words);
+  }
   if (reference) {
-    std::cout << fmt::format("alignment error rate {:.4f}: {} links, {} in the reference, {} in both\n",
-                             agreement.error_rate(), readable_count(agreement.found), readable_count(agreement.wanted),
-                             readable_count(agreement.both));
+    out << fmt::format("alignment error rate {:.4f}: {} links, {} in the reference, {} in both\n",
+                       agreement.error_rate(), readable_count(agreement.found), readable_count(agreement.wanted),
+                       readable_count(agreement.both));
   }
   return ExitCode::done;
 }

@@ -243,6 +243,9 @@ ExitCode run_inspect(Arguments const& arguments) {
     write_page(options, datasets);
     return ExitCode::done;
   }
+  if (!options.step.empty() && !datasets.empty()) {
+    throw UsageError("inspect: --step is for a run, but {} has datasets", options.page.path);
+  }
   for (fs::path const& dataset : datasets) {
     inspect_dataset(dataset, options);
   }

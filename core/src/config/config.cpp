@@ -493,6 +493,18 @@ void require_supported(Config const& config) {
         "{} = {} beside train.validate_every = 0: without validations nothing stops the run early; set "
         "train.validate_every, or train.early_stopping = 0",
         train.places.of("early_stopping"), train.early_stopping);
+  } else if (config.optimizer.plateau_validations > 0) {
+    throw ConfigError(
+        "{} = {} beside train.validate_every = 0: without validations there is no plateau; set train.validate_every",
+        config.optimizer.places.of("plateau_validations"), config.optimizer.plateau_validations);
+  } else if (auto const stage = std::ranges::find_if(
+                 config.data.stages,
+                 [](DataStage const& each) { return each.stalled > 0 && each.epochs == 0 && each.steps == 0; });
+             stage != config.data.stages.end()) {
+    throw ConfigError(
+        "{} = {} beside train.validate_every = 0: without validations the stage never ends; set "
+        "train.validate_every, or its epochs or steps",
+        stage->places.of("stalled"), stage->stalled);
   } else if (train.validate_at_start) {
     throw ConfigError(
         "{} = true beside train.validate_every = 0, with which nothing is validated; set train.validate_every",

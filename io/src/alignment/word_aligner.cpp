@@ -30,6 +30,10 @@ constexpr double whole_count = 1LL << 24;
 
 using Counts = std::vector<std::atomic<std::int64_t>>;
 
+bool can_align(WordIds const& source, WordIds const& target) {
+  return !source.empty() && !target.empty() && std::max(source.size(), target.size()) <= max_aligned_words;
+}
+
 std::int64_t in_parts(double count) {
   return std::llround(count * whole_count);
 }
@@ -91,7 +95,7 @@ class WordAligner::Model {
           std::int64_t const end = std::min(std::ssize(pairs.source), (block + 1) * pairs_in_block);
           for (std::int64_t pair = block * pairs_in_block; pair < end; ++pair) {
             auto const index = static_cast<std::size_t>(pair);
-            if (!pairs.source[index].empty() && !pairs.target[index].empty()) {
+            if (can_align(pairs.source[index], pairs.target[index])) {
               set(*work, pairs.source[index], pairs.target[index]);
               count(*work, expected);
             }
@@ -104,7 +108,7 @@ class WordAligner::Model {
 
   std::vector<std::int32_t> best(WordIds const& source, WordIds const& target) const {
     std::vector<std::int32_t> links(target.size(), -1);
-    if (source.empty() || target.empty()) {
+    if (!can_align(source, target)) {
       return links;
     }
     Lattice lattice;

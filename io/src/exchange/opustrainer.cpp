@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 #include <exception>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/config/options.hpp>
 #include <heddle/io/exchange/opustrainer.hpp>
@@ -52,8 +53,9 @@ class Conversion {
       text += fmt::format("\n[data.corpus.{}]\ntrain = {}\n", toml_quoted(corpora_.back()),
                           paths.size() == 1 ? paths.front() : fmt::format("[{}]", fmt::join(paths, ", ")));
     }
-    for (json::value const& stage : member(theirs_, "stages").as_array()) {
-      text += stage_text(std::string(stage.as_string()));
+    json::array const& stages = member(theirs_, "stages").as_array();
+    for (json::value const& stage : stages) {
+      text += stage_text(std::string(stage.as_string()), &stage == &stages.back());
     }
     if (json::value const* const all = theirs_.if_contains("modifiers")) {
       text += "\n[data.modifiers]\n";
@@ -61,7 +63,7 @@ class Conversion {
         text += modifier_text(modifier.as_object());
       }
     }
-    return text + fmt::format("\n[train]\nseed = {}\n", toml_of(member(theirs_, "seed")));
+    return text + fmt::format("\n[train]\nseed = {}\n", member(theirs_, "seed").as_int64());
   }
 
  private:
@@ -74,7 +76,7 @@ class Conversion {
   }
 
   /// A stage: "clean 0.8", …, and at last "until clean 2".
-  std::string stage_text(std::string const& name) const {
+  std::string stage_text(std::string const& name, bool is_last) const {
     json::value const& stage = member(theirs_, name);
     if (stage.is_object() && stage.get_object().contains("modifiers")) {
       throw DataError(
@@ -89,17 +91,28 @@ class Conversion {
       std::vector<std::string> words;
       boost::split(words, std::string_view(line.as_string()), boost::is_space(), boost::token_compress_on);
       bool const until = words.size() == 3 && words.front() == "until";
-      if (!end.empty() || !(until || words.size() == 2) || std::ranges::count(corpora_, words[until ? 1 : 0]) == 0) {
-        throw DataError(
-            "{}: stage {}: \"{}\" is not NAME WEIGHT of one of the datasets, with \"until NAME EPOCHS\" at the end",
-            where_, name, std::string_view(line.as_string()));
-      }
+      auto const require = [&](bool good, char const* what) {
+        if (!good) {
+          throw DataError("{}: stage {}: \"{}\": {}", where_, name, std::string_view(line.as_string()), what);
+        }
+      };
+      require(end.empty(), "stands behind the stage's end, \"until NAME EPOCHS\"");
+      require(until || words.size() == 2, "expected NAME WEIGHT, or \"until NAME EPOCHS\" at the end");
+      require(std::ranges::count(corpora_, words[until ? 1 : 0]) > 0, "no dataset has this name");
       if (until) {
-        end = words[2] == "inf" ? "# until inf\n"
-                                : fmt::format("corpus = {}\nepochs = {}\n", toml_quoted(words[1]), words[2]);
+        bool const never = words[2] == "inf";
+        auto const epochs = parse_number<std::int64_t>(words[2]);
+        require(never || (epochs && *epochs > 0), "expected a whole number of epochs, or inf");
+        require(!never || is_last, "the stages after it would never start");
+        end = never ? "# until inf\n" : fmt::format("corpus = {}\nepochs = {}\n", toml_quoted(words[1]), *epochs);
       } else {
-        weights.push_back(fmt::format("{} = {}", toml_quoted(words[0]), words[1]));
+        auto const weight = parse_number<double>(words[1]);
+        require(weight && *weight >= 0, "expected a weight, a number of at least 0");
+        weights.push_back(fmt::format("{} = {}", toml_quoted(words[0]), to_toml(OptionValue(*weight))));
       }
+    }
+    if (end.empty()) {
+      throw DataError("{}: stage {} has no \"until NAME EPOCHS\" at its end", where_, name);
     }
     return fmt::format("\n[[data.stage]]\ntitle = {}\nweights = {{ {} }}\n{}", toml_quoted(name),
                        fmt::join(weights, ", "), end);
@@ -115,9 +128,11 @@ class Conversion {
       return fmt::format("{} = {}\n", name->second, toml_of(modifier.begin()->value()));
     }
     std::vector<std::string> options{fmt::format("rate = {}", toml_of(modifier.begin()->value()))};
-    std::transform(std::next(modifier.begin()), modifier.end(), std::back_inserter(options), [](auto const& option) {
-      return fmt::format("{} = {}", std::string_view(option.key()), toml_of(option.value()));
-    });
+    for (auto option = std::next(modifier.begin()); option != modifier.end(); ++option) {
+      if (!option->value().is_null()) {  // their default
+        options.push_back(fmt::format("{} = {}", std::string_view(option->key()), toml_of(option->value())));
+      }
+    }
     return fmt::format("{} = {{ {} }}\n", name->second, fmt::join(options, ", "));
   }
 

@@ -253,9 +253,14 @@ Mixture training_mixture(Config const& config, Task const& task, TrainingData co
                        .weight = use.corpus.weight});
   }
   if (double const temperature = config.data.temperature; temperature > 0) {
-    for (Corpus& corpus : corpora) {
-      auto const samples = static_cast<double>(corpus.samples->totals(0, config.model.max_length).usable);
-      corpus.weight *= std::pow(samples, 1 / temperature);
+    std::vector<double> samples;
+    std::ranges::transform(corpora, std::back_inserter(samples), [&](Corpus const& corpus) {
+      return static_cast<double>(corpus.samples->totals(0, config.model.max_length).usable);
+    });
+    double const largest = std::max(1.0, *std::ranges::max_element(samples));
+    for (std::size_t corpus = 0; corpus < corpora.size(); ++corpus) {
+      // A low temperature would leave nothing of a small corpus.
+      corpora[corpus].weight *= std::max(std::pow(samples[corpus] / largest, 1 / temperature), 1e-9);
     }
   }
   std::vector<MixtureStage> stages;

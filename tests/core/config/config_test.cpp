@@ -393,6 +393,13 @@ TEST(Config, WrongStagesNameTheirPlace) {
   expect_contains(message_of<ConfigError>([] { parse_config("[data.stage]\nx = 1\n", "run.toml", {}); }),
                   "run.toml:1:7: data.stage is a table; expected a list of tables, each begun by [[data.stage]]");
   expect_contains(message("[[data.stage]]\nweight.a = 1\n"), "there is no key data.stage.3.weight");
+  auto const unsupported = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {"run.directory=runs/a", "train.validate_every=0"});
+    return message_of<ConfigError>([&] { require_supported(parse_config(two_stages, "run.toml", overrides)); });
+  };
+  expect_contains(unsupported({}), "run.toml:11:1: data.stage.2.stalled = 3 beside train.validate_every = 0");
+  EXPECT_EQ(unsupported({"data.stage.2.steps=5"}), "");
+  expect_contains(unsupported({"optimizer.plateau_validations=2"}), "without validations there is no plateau");
 }
 
 TEST(Config, AdaptersFreezeTheRest) {

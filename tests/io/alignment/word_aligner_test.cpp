@@ -61,6 +61,7 @@ TEST(WordAligner, EmptySidesAndUnknownWordsHaveAnAnswer) {
   EXPECT_EQ(aligner.align({}, {1, 2}), (Links{-1, -1}));
   EXPECT_EQ(aligner.align({1}, {}), Links());
   EXPECT_EQ(aligner.align({-1}, {-1}).size(), 1U);
+  EXPECT_EQ(aligner.align(WordIds(max_aligned_words + 1, 3), {3}), Links{-1}) << "a document in one line";
 }
 
 TEST(WordAligner, DirectionsAreJoined) {

@@ -44,7 +44,18 @@ TEST_F(OpusTrainerTest, WhatCannotBeDoneIsRefused) {
   expect_data_error([&] { converted(text + "modifiers:\n- Retokenize: 1\n"); }, "no modifier like Retokenize here");
   expect_data_error([&] { converted("seed: 1\n"); }, "there is no key datasets");
   expect_data_error([&] { converted(text + "seed: 2\n"); }, "duplicate key");
-  expect_data_error([&] { converted("datasets: {a: x}\nstages: [s]\ns: [b 1, until a 1]\nseed: 1\n"); }, "\"b 1\"");
+  expect_data_error([&] { converted("datasets: {a: x}\nstages: [s]\ns: [b 1, until a 1]\nseed: 1\n"); },
+                    "\"b 1\": no dataset has this name");
+  auto const stage = [&](std::string const& mix, std::string const& stages = "[s]") {
+    return [&, mix, stages] {
+      converted("datasets: {a: x}\nstages: " + stages + "\ns: [" + mix + "]\nt: [a 1, until a 1]\nseed: 1\n");
+    };
+  };
+  expect_data_error(stage("a x, until a 1"), "\"a x\": expected a weight");
+  expect_data_error(stage("a 1, until a 1.5"), "expected a whole number of epochs, or inf");
+  expect_data_error(stage("a 1"), "has no \"until NAME EPOCHS\"");
+  expect_data_error(stage("a 1, until a inf", "[s, t]"), "the stages after it would never start");
+  expect_data_error(stage("a 1, until a 1, a 2"), "stands behind the stage's end");
   expect_data_error([&] { converted("datasets: {a: x}\nstages: s\nseed: 1\n"); }, "not of the type");
   expect_data_error([&] { converted("datasets: {a: x}\nstages: [s]\ns: {mix: [a 1], modifiers: []}\nseed: 1\n"); },
                     "modifiers of its own");

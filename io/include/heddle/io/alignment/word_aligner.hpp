@@ -15,6 +15,10 @@ namespace heddle {
 /// A sentence's words as numbers.
 using WordIds = std::vector<std::int32_t>;
 
+/// Longer sentences are not aligned: time and memory grow with the product of the lengths, and the time with the square
+/// of the source's.
+inline constexpr std::size_t max_aligned_words = 250;
+
 /// Sentence pairs whose words are to be linked. Words have numbers from 0 to vocabulary - 1 on each side.
 struct WordPairs {
   std::vector<WordIds> source, target;
@@ -37,7 +41,7 @@ class WordAligner {
   ~WordAligner();
   WordAligner(WordAligner&&) noexcept;
 
-  /// The likeliest source word of each target word, -1 for none. Words that were not among the pairs have the number
+  /// The likeliest source word of each target word, -1 for none and in pairs with more than max_aligned_words. Words that were not among the pairs have the number
   /// -1.
   std::vector<std::int32_t> align(WordIds const& source, WordIds const& target) const;
 
