@@ -96,7 +96,7 @@ class Conversion {
           throw DataError("{}: stage {}: \"{}\": {}", where_, name, std::string_view(line.as_string()), what);
         }
       };
-      require(end.empty(), "stands behind the stage's end, \"until NAME EPOCHS\"");
+      require(end.empty(), "stands after the stage's end, \"until NAME EPOCHS\"");
       require(until || words.size() == 2, "expected NAME WEIGHT, or \"until NAME EPOCHS\" at the end");
       require(std::ranges::count(corpora_, words[until ? 1 : 0]) > 0, "no dataset has this name");
       if (until) {

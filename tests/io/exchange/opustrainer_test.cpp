@@ -55,7 +55,7 @@ TEST_F(OpusTrainerTest, WhatCannotBeDoneIsRefused) {
   expect_data_error(stage("a 1, until a 1.5"), "expected a whole number of epochs, or inf");
   expect_data_error(stage("a 1"), "has no \"until NAME EPOCHS\"");
   expect_data_error(stage("a 1, until a inf", "[s, t]"), "the stages after it would never start");
-  expect_data_error(stage("a 1, until a 1, a 2"), "stands behind the stage's end");
+  expect_data_error(stage("a 1, until a 1, a 2"), "stands after the stage's end");
   expect_data_error([&] { converted("datasets: {a: x}\nstages: s\nseed: 1\n"); }, "not of the type");
   expect_data_error([&] { converted("datasets: {a: x}\nstages: [s]\ns: {mix: [a 1], modifiers: []}\nseed: 1\n"); },
                     "modifiers of its own");

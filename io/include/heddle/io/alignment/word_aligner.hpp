@@ -41,8 +41,8 @@ class WordAligner {
   ~WordAligner();
   WordAligner(WordAligner&&) noexcept;
 
-  /// The likeliest source word of each target word, -1 for none and in pairs with more than max_aligned_words. Words that were not among the pairs have the number
-  /// -1.
+  /// The likeliest source word of each target word, -1 for none and in pairs with more than max_aligned_words. Words
+  /// that were not among the pairs have the number -1.
   std::vector<std::int32_t> align(WordIds const& source, WordIds const& target) const;
 
  private:
