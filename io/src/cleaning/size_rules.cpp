@@ -12,8 +12,9 @@ namespace {
 std::array<std::int64_t, 2> bounds(RuleOptions const& options, std::string const& what) {
   std::array const limits{options.integer("min_" + what), options.integer("max_" + what)};
   if (limits[0] > limits[1]) {
-    throw ConfigError("{} = {}: min_{} = {}, so every line is dropped", options.place("max_" + what), limits[1], what,
-                      limits[0]);
+    throw ConfigError("{}: min_{} = {} is above max_{} = {}, so every line is dropped",
+                      options.place((options.given("max_" + what) ? "max_" : "min_") + what), what, limits[0], what,
+                      limits[1]);
   }
   return limits;
 }

@@ -21,7 +21,9 @@ TEST(Cleaner, RefusesRulesWithFileLineAndKey) {
   refused("[length]\nmin_words = \"3\"", {"rules.toml:2:1: length.min_words is the string \"3\"; expected an integer"});
   refused("[length]\nmin_words = -1", {"length.min_words is the integer -1; expected an integer, at least 0"});
   refused("[length]\n[length.source]\nmin_words = 1", {"length.source is a table; expected a boolean, a number"});
-  refused("[length]\nmin_words = 5\nmax_words = 3", {"rules.toml:3:1: length.max_words = 3: min_words = 5"});
+  refused("[length]\nmin_words = 5\nmax_words = 3",
+          {"rules.toml:3:1: length.max_words: min_words = 5 is above max_words = 3"});
+  refused("[length]\nmin_words = 500", {"rules.toml:2:1: length.min_words: min_words = 500 is above max_words = 200"});
   refused("[ratio]\nmax = 0.5", {"ratio.max is the number 0.5; expected a number, at least 1"});
   refused("[ratio]", {"rules.toml:1:2: [ratio] compares the two sides of pairs"}, false);
   refused("[script]", {"[script] needs the script of a side"});

@@ -88,7 +88,7 @@ TEST_F(PrepareCleaning, ComparesWithTheValidationText) {
 TEST_F(PrepareCleaning, RefusesWhatCannotBe) {
   options_.clean = inputs_ / "no-rules.toml";
   expect_contains(failure(), {"--clean", "no-rules.toml: does not exist"});
-  options_.clean = inputs_.write("rules.toml", "[length]\nmin_words = 1000\n");
+  options_.clean = inputs_.write("rules.toml", "[length]\nmin_words = 150\n");
   expect_contains(failure(), "[length] drops 400 of 400 pairs, and nothing is left");
   options_.clean.reset();
   options_.dropped = outputs_ / "dropped";
