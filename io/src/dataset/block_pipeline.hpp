@@ -16,7 +16,7 @@ namespace heddle {
 /// their order, so that what is made of them is the same on any number of either. This thread reads and finishes
 /// blocks, which is little beside encoding them, and encodes while it has nothing else to do. Only it sends messages.
 ///
-/// In memory are, for each thread of all ranks, at most some blocks.
+/// Memory holds some blocks for each thread of all ranks.
 class BlockPipeline {
  public:
   /// Collective over `world`, whose other ranks serve_blocks with the same arguments. `threads`: of this rank.

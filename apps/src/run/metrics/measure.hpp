@@ -13,7 +13,7 @@ struct Measure {
   std::string set = {};         ///< "": data.valid; else its name in data.valid_sets
   bool higher_is_better = false;
 
-  /// As train.best_metric names it: "bleu", "loss/medical".
+  /// Its name in train.best_metric: "bleu", "loss/medical".
   std::string short_name() const { return metric + (set.empty() ? "" : "/" + set); }
   /// Its key in metrics.jsonl: "valid_bleu", "valid_loss/medical".
   std::string key() const;

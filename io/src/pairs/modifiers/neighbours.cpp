@@ -92,7 +92,7 @@ ModifierKind context_modifier() {
   return {.name = "context",
           .meaning = "the sentences before, of the same document, come first",
           .options =
-              {{.name = "sentences", .meaning = "at most so many", .min = 1, .max = 100},
+              {{.name = "sentences", .meaning = "maximum number", .min = 1, .max = 100},
                {.name = "separator", .type = Type::string, .meaning = "text between sentences"},
                {.name = "side", .type = Type::string, .meaning = "which side has them", .choices = {"both", "source"}}},
           .new_words = true,
