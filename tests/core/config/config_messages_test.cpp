@@ -59,7 +59,8 @@ TEST(Config, ValidationSetsHaveNamesThatTheFileChooses) {
   expect_contains(refusal("[data]\nvalid_sets = \"m.h5\"\n"), "expected a section: [data.valid_sets]");
   EXPECT_THAT(explain_config("data.valid_sets"), StartsWith("[data.valid_sets]"));
   expect_contains(refusal("", {"data.valid_set.x=m.h5"}), "did you mean data.valid_sets?");
-  expect_contains(refusal("", {"data.corpora.x.train=m.h5"}), {"expected one of: train, valid, valid_tag, ", "corpus"});
+  expect_contains(refusal("", {"data.corpora.x.train=m.h5"}),
+                  {"expected one of: train, source, target, alignments, vocabulary, valid, valid_tag, ", "corpus"});
 }
 
 /// The tag of a set in a configuration of two corpora and two sets; "none" where no key says it.
