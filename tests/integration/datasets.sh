@@ -66,8 +66,9 @@ expect 78 'data.corpus.less beside data.train' "$HEDDLE" train mixed.toml --set 
 expect 78 'data.corpus.third names no dataset' "$HEDDLE" train mixed.toml --set data.corpus.third.weight=1
 expect 78 'data.corpus.less.weight' "$HEDDLE" train mixed.toml --set data.corpus.less.weight=0
 
-# One of the corpora is exchanged: the other keeps its place, which a dataset of a step shows.
-expect 78 'data.corpus.less had other data' "$HEDDLE" train mixed.toml --set data.corpus.less.train=data/train.h5 --set train.steps=7
+# One of the corpora is exchanged: the other keeps its place.
+expect 78 'data.corpus.less had other data' "$HEDDLE" train mixed.toml --set run.directory=mixed \
+  --set data.corpus.less.train=data/train.h5 --set train.steps=7
 expect 0 'note: data.corpus.less has new data: training starts with its first sample, epoch 1' \
   "$HEDDLE" train mixed.toml --set run.directory=mixed --set data.corpus.less.train=copied/x.h5 --set train.steps=7 --new-data
 grep -q 'note: data.corpus.whole' log && fail "a corpus that is the same starts again"
