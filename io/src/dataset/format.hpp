@@ -69,8 +69,8 @@ inline std::span<std::uint8_t const> bytes_of(std::vector<std::int64_t> const& l
 
 /// Calls visit(list) with a pair's list of a field's values.
 template <class Pair, class Visit>
-void visit_field(SampleField name, Pair& pair, Visit const& visit) {
-  switch (name) {
+void visit_field(SampleField field, Pair& pair, Visit const& visit) {
+  switch (field) {
     case SampleField::alignment:
       return visit(pair.alignment);
     case SampleField::weights:

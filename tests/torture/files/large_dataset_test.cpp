@@ -40,7 +40,7 @@ TEST(LargeDataset, OpensAndSeeksAnywhere) {
   for (std::int64_t seek = 0; seek < 20; ++seek) {
     began = SteadyClock::now();
     std::int64_t const window = seek * 7919 % samples.windows(seek);
-    planner.seek({{.epoch = seek, .position = window << 32 | 100}});
+    planner.seek({.corpora = {{.epoch = seek, .position = window << 32 | 100}}});
     GlobalBatch const batch = planner.next();
     Mixture(samples).read(batch.samples, 0, tokens);
     slowest = std::max(slowest, seconds_since(began));
