@@ -17,44 +17,38 @@ void visit_values(Line& line, Visit const& visit) {
   visit(line.prefix);
 }
 
+template <class Lines, class Visit>
+requires std::is_same_v<std::remove_const_t<Lines>, Chunk>
+void visit_values(Lines& chunk, Visit const& visit) {
+  visit(chunk.number);
+  visit(chunk.lines);
+}
+
+template <class Result, class Visit>
+requires std::is_same_v<std::remove_const_t<Result>, ChunkResult>
+void visit_values(Result& result, Visit const& visit) {
+  visit(result.number);
+  visit(result.text);
+  visit(result.messages);
+  visit(result.sums);
+  visit(result.lines);
+  visit(result.tokens);
+}
+
 std::string to_bytes(Chunk const& chunk) {
-  MessageWriter writer;
-  writer.add(chunk.number);
-  writer.add(chunk.lines);
-  return std::move(writer).bytes();
+  return message_of_value(chunk);
 }
 
 Chunk chunk_of(std::string const& bytes) {
-  Chunk chunk;
-  MessageReader reader(bytes);
-  reader.take(chunk.number);
-  reader.take(chunk.lines);
-  reader.finish();
-  return chunk;
+  return value_of_message<Chunk>(bytes);
 }
 
 std::string to_bytes(ChunkResult const& result) {
-  MessageWriter writer;
-  writer.add(result.number);
-  writer.add(result.text);
-  writer.add(result.messages);
-  writer.add(result.sums);
-  writer.add(result.lines);
-  writer.add(result.tokens);
-  return std::move(writer).bytes();
+  return message_of_value(result);
 }
 
 ChunkResult result_of(std::string const& bytes) {
-  ChunkResult result;
-  MessageReader reader(bytes);
-  reader.take(result.number);
-  reader.take(result.text);
-  reader.take(result.messages);
-  reader.take(result.sums);
-  reader.take(result.lines);
-  reader.take(result.tokens);
-  reader.finish();
-  return result;
+  return value_of_message<ChunkResult>(bytes);
 }
 
 ChunkResult OwnWorker::take(std::function<void()> const&) {

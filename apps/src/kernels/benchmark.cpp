@@ -157,7 +157,7 @@ BenchmarkSample read_sample(Config const& config, Registries const& registries) 
   ModelDescription const model = describe_model(config.model, registries.layers);
   Mixture const mixture = training_mixture(config, registries.tasks.of(config), data,
                                            {.prefixes = model.needs_prefixes(), .fields = model.fields()});
-  BatchPlanner batches(mixture, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
+  BatchPlanner batches(mixture, BatchPlanner::Limits::of(config), config.train.seed);
   SampledMicroBatches const batch(mixture, batches.next(), {.max_tokens = config.train.micro_batch_tokens});
   return {vocabulary_sizes(data.vocabulary()), batch.micro_batch(0), " of " + data.name()};
 }

@@ -23,9 +23,7 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, Registries 
   } else {
     data->take_dataset(config, task, prefixes);
   }
-  BatchPlanner planner(*data->mixture_,
-                       {.batch_tokens = config.train.batch_tokens, .max_length = config.model.max_length},
-                       config.train.seed);
+  BatchPlanner planner(*data->mixture_, BatchPlanner::Limits::of(config), config.train.seed);
   data->totals_ = planner.totals();
   data->batch_tokens_ = std::min(config.train.batch_tokens, data->totals_.tokens);
   data->packs_.emplace(

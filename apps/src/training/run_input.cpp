@@ -42,10 +42,7 @@ RunInput::RunInput(TrainerSetup const& setup)
       // Ranks with one data coordinate train on the same samples.
       reader_(BatchPlanner(training_mixture(config_, task_, data_,
                                             {.prefixes = model_.needs_prefixes(), .fields = model_.fields()}),
-                           {.batch_tokens = config_.train.batch_tokens,
-                            .max_length = config_.model.max_length,
-                            .epochs = config_.train.epochs},
-                           config_.train.seed),
+                           BatchPlanner::Limits::of(config_), config_.train.seed),
               micro_batch_cut(config_.train, parallel_),
               parallel_.group(parallel_.mesh.shape().axes_except(MeshAxis::data))) {
   require_long_enough(config_, model_, parallel_.mesh, parallel_.world.size(), totals().longest);

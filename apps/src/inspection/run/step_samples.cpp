@@ -36,7 +36,7 @@ Start start_before(RunView const& run, std::int64_t step) {
   return start;
 }
 
-/// "source: 12 tokens: Ein Text.\n  ids …"
+/// The text and the tokens of a side; "" of one that the sample does not have.
 std::string describe_side(char const* name, SideFields const& side, Tokenizer const& tokenizer) {
   if (!side.used) {
     return "";
@@ -64,11 +64,9 @@ std::string describe_samples(RunView const& run, PluginTrust const& trust, Wante
   register_everything({.plugins = read_plugins(plugins)}, registries, runtime.execution());
   ModelDescription const model = describe_model(config.model, registries.layers);
   TrainingData const data = open_training_data(config);
-  BatchPlanner planner(
-      training_mixture(config, registries.tasks.of(config), data,
-                       {.prefixes = model.needs_prefixes(), .fields = model.fields()}),
-      {.batch_tokens = config.train.batch_tokens, .max_length = config.model.max_length, .epochs = config.train.epochs},
-      config.train.seed);
+  BatchPlanner planner(training_mixture(config, registries.tasks.of(config), data,
+                                        {.prefixes = model.needs_prefixes(), .fields = model.fields()}),
+                       BatchPlanner::Limits::of(config), config.train.seed);
   Start const start = start_before(run, wanted.step);
   if (start.cursor) {
     planner.seek(*start.cursor);

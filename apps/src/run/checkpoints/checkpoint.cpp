@@ -264,12 +264,14 @@ bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data) {
 
 bool has_new_data(Checkpoint const& checkpoint, Config const& config, TrainingData const& data,
                   SampleCursor const& place) {
-  if (place.digest.empty()) {  // one dataset, or an earlier version's checkpoint
-    return has_new_data(checkpoint, data);
+  std::vector<CorpusConfig> const corpora = config.data.training();
+  auto const corpus = std::ranges::find(corpora, place.corpus, &CorpusConfig::name);
+  if (corpus == corpora.end()) {
+    return false;  // it is read no longer
   }
-  auto const corpus = std::ranges::find(config.data.corpora, place.corpus, &CorpusConfig::name);
-  return corpus != config.data.corpora.end() &&
-         data.train[static_cast<std::size_t>(corpus - config.data.corpora.begin())].digest() != place.digest;
+  bool const recorded = !place.digest.empty();  // not of one dataset, and not by earlier versions
+  return recorded ? data.train[static_cast<std::size_t>(corpus - corpora.begin())].digest() != place.digest
+                  : has_new_data(checkpoint, data);
 }
 
 void require_trained_here(Checkpoint const& checkpoint) {

@@ -104,4 +104,22 @@ class MessageReader {
   std::string_view rest_;
 };
 
+/// One value as a whole message.
+template <class Value>
+std::string message_of_value(Value const& value) {
+  MessageWriter writer;
+  writer.add(value);
+  return std::move(writer).bytes();
+}
+
+/// Inverse of message_of_value. Throws Error for bytes that it did not make.
+template <class Value>
+Value value_of_message(std::string_view bytes) {
+  Value value;
+  MessageReader reader(bytes);
+  reader.take(value);
+  reader.finish();
+  return value;
+}
+
 }  // namespace heddle

@@ -67,6 +67,11 @@ class BatchPlanner {
     std::int64_t batch_tokens = 4096;
     std::int64_t max_length = 1024;  ///< samples with a longer side (end token included) are left out
     double epochs = 0;               ///< see exhausted; 0: no limit
+
+    /// The limits of a run.
+    static Limits of(Config const& config) {
+      return {config.train.batch_tokens, config.model.max_length, config.train.epochs};
+    }
   };
   /// Throws DataError if a source has no sample in its first epoch that is short enough.
   BatchPlanner(Mixture mixture, Limits const& limits, std::uint64_t seed);
