@@ -57,7 +57,7 @@ int run(std::vector<std::string> const& arguments) {
       blocks.push_back(block);
     }
   }
-  std::int64_t const pairs = blocks.empty() ? 0 : blocks.back().first - 1 + std::ssize(blocks.back().repaired);
+  std::int64_t const pairs = blocks.empty() ? 0 : blocks.back().numbers.back();
   auto const read = [&](GivenTexts const& given, bool ahead) {
     LineBlockReader reader(given, {}, options.invalid_utf8, ahead);
     for (LineBlock block; reader.next(block);) {
