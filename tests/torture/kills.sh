@@ -43,7 +43,7 @@ plan() {
 }
 # recovered NAME SUPERVISOR-CODE KILLS: the run's own end, its kills, and their figures.
 recovered() {
-  [ "$2" -eq 0 ] || { cp "$1.log" log; cat "$1.events.kills" 2> /dev/null; fail "$1 ended with $2"; }
+  [ "$2" -eq 0 ] || { cp "$1.log" log; fail "$1 ended with $2"; }
   grep -a '^kill ' "$1.events" > "$1.kills" || true
   # Ranks outlive a launcher that is killed for a second, in which they may come to the end: the other kills are for the next run.
   came=$(wc -l < "$1.kills")
