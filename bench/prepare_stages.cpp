@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "dataset/block_encoder.hpp"
-#include "dataset/encoded_text.hpp"
-#include "dataset/given_texts.hpp"
-#include "dataset/line_blocks.hpp"
+#include "preparation/block_encoder.hpp"
+#include "preparation/encoded_text.hpp"
+#include "preparation/given_texts.hpp"
+#include "preparation/line_blocks.hpp"
 
 // bench_prepare_stages SOURCE TARGET MODEL DIRECTORY: the pairs that each stage of `heddle prepare` does in a second
 // when one thread does nothing else. All stages but that of encoding are those of one thread, which bound how many

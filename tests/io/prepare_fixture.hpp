@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/io/dataset/demo_data.hpp>
-#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 
 #include "test.hpp"
 

@@ -6,7 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 #include <heddle/run.hpp>
 #include <iostream>
 #include <iterator>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dataset.hpp>
-#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 #include <numeric>
 #include <string_view>
 #include <utility>

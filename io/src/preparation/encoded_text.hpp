@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 #include <iosfwd>
 #include <map>
 #include <span>

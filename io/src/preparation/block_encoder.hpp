@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/pack.hpp>
-#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 #include <string>
 #include <type_traits>
 #include <vector>

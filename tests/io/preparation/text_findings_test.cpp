@@ -1,6 +1,6 @@
-#include "dataset/text_findings.hpp"
+#include "preparation/text_findings.hpp"
 
-#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 
 #include "dataset_fixture.hpp"
 

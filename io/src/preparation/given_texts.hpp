@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 #include <heddle/io/text/text_files.hpp>
 #include <iosfwd>
 #include <string>

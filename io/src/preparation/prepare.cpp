@@ -9,9 +9,9 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/parallel/text_messages.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 #include <map>
 #include <optional>
 #include <ranges>

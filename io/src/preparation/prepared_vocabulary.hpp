@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 #include <iosfwd>
 #include <optional>
 

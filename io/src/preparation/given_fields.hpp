@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/core/tensor/pack.hpp>
-#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <string>
 #include <string_view>

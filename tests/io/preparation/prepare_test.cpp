@@ -1,7 +1,7 @@
 #include <boost/json.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
-#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/preparation/prepare.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
