@@ -5,6 +5,7 @@
 #include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
+#include <heddle/io/text/text.hpp>
 #include <numeric>
 #include <string_view>
 #include <utility>
