@@ -22,7 +22,8 @@ constexpr std::int64_t kept_translations = 1000;  ///< of a source word
 constexpr double prior = 0.01;                    ///< of each translation: Dirichlet's parameter
 constexpr double empty_probability = 0.1;         ///< of the step to the empty word
 constexpr double unknown_probability = 1e-9;      ///< of a translation that was never seen
-constexpr double uniform_share = 0.1;             ///< of each step between words
+constexpr double uniform_share = 0.3;             ///< of each step between words
+constexpr double diagonal_tension = 4;            ///< how much likelier words are at equal places of their sentences
 constexpr std::int32_t max_jump = 100;            ///< longer steps are as likely as this one
 constexpr std::int64_t pairs_in_block = 256;
 // Expected counts are integers, in parts of one, whose sum does not depend on the order of its terms.
@@ -124,7 +125,7 @@ class WordAligner::Model {
   struct Lattice {
     std::size_t rows = 0, columns = 0;
     std::vector<std::size_t> entries;       ///< [rows, columns + 1] places of translations; column 0: the empty word
-    std::vector<double> emission;           ///< the same of their probabilities
+    std::vector<double> emission;           ///< the same of their probabilities, times those of the places
     std::vector<double> steps;              ///< [columns + 1, columns], by the word before
     std::vector<double> forward, backward;  ///< [rows, 2 columns + 1]: words, then empty words by the word before
     std::vector<double> scale;              ///< [rows]
@@ -175,15 +176,21 @@ class WordAligner::Model {
     lattice.entries.clear();
     lattice.emission.clear();
     std::size_t const empty_word = ends_.size() - 2;
-    auto const add = [&](std::int32_t word, std::int32_t other) {
+    auto const add = [&](std::int32_t word, std::int32_t other, double place) {
       std::size_t const entry = word < 0 ? unseen : find(static_cast<std::size_t>(word), other);
+      double const translation = entry == unseen ? 0 : probabilities_[entry];
       lattice.entries.push_back(entry);
-      lattice.emission.push_back(entry == unseen ? unknown_probability
-                                                 : std::max<double>(probabilities_[entry], unknown_probability));
+      lattice.emission.push_back(place * std::max(translation, unknown_probability));
     };
-    for (std::int32_t const other : target) {
-      add(static_cast<std::int32_t>(empty_word), other);
-      std::ranges::for_each(source, [&](std::int32_t word) { add(word, other); });
+    auto const middle = [](std::size_t word, std::size_t words) {
+      return (static_cast<double>(word) + 0.5) / static_cast<double>(words);
+    };
+    for (std::size_t row = 0; row < target.size(); ++row) {
+      add(static_cast<std::int32_t>(empty_word), target[row], 1);
+      for (std::size_t column = 0; column < source.size(); ++column) {
+        double const distance = std::abs(middle(row, target.size()) - middle(column, source.size()));
+        add(source[column], target[row], std::exp(-diagonal_tension * distance));
+      }
     }
     lattice.steps.resize((lattice.columns + 1) * lattice.columns);
     for (std::size_t before = 0; before <= lattice.columns; ++before) {
