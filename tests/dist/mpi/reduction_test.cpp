@@ -185,7 +185,8 @@ class MemorySumsTest : public DistTest {
     Tensor const input = tensor_of(numbers_of<Element>(world_.rank(), all));
     Tensor const output = Tensor::allocate(DTypeOf<Element>::value, {*own});
     world_.reduce_scatter_rows(input, output, counts);
-    std::memset(input.raw(), 0, static_cast<std::size_t>(input.bytes()));  // no other rank reads it any more
+    copy_from_host(input,
+                   std::vector<Element>(static_cast<std::size_t>(all)).data());  // no other rank reads it any more
     auto const sums = sums_of<Element>(world_.size(), all);
     expect_same_bits(output, std::vector<Element>(sums.begin() + begin, sums.begin() + begin + *own));
   }
