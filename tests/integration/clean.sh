@@ -52,6 +52,7 @@ done
 ends 0 "$HEDDLE" clean --write-rules rules.toml
 "$HEDDLE" clean --tsv corpus.tsv --columns 1,2 --rules rules.toml --out again.tsv 2> log
 cmp again.tsv expected.tsv || fail "the rules that were written"
+"$HEDDLE" clean --write-rules - | cmp - rules.toml || fail "rules on the standard output"
 grep -q 'heddle: warning: rules.toml:[0-9:]*: \[long_words\] drops none of 15 pairs' log || fail "a rule that drops nothing"
 printf '[overlap]\nsource = "test.en"\n[scores]\nforward = "forward"\nbackward = "backward"\nkeep = 0.5\n' > rules.toml
 echo 'the HOUSE is large' > test.en

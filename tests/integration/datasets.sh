@@ -97,6 +97,14 @@ expect 0 '^sample 1: .*epoch 0, place [0-9]*, ' "$HEDDLE" inspect staged --step 
 grep -q '^  target: [a-z]' log || fail "a sample's text is not shown"
 expect 64 'step 2 has samples 0 to' "$HEDDLE" inspect staged --step 2:100000
 expect 64 'expected a step, or STEP:SAMPLE' "$HEDDLE" inspect staged --step x
+expect 64 "step 90: the run's data end after step [0-9]*$" "$HEDDLE" inspect staged --step 90
+
+# After which step a validation ended a stage is not known between checkpoints.
+{ grep -v '^weight' mixed.toml && printf '[[data.stage]]\nweights = { whole = 1 }\nstalled = 1\n[[data.stage]]\nweights = { less = 1 }\n'; } > stalled.toml
+expect 0 'stage 2 of 2 starts after step 4' "$HEDDLE" train stalled.toml --set run.directory=stalled \
+  --set train.validate_every=2 --set optimizer.learning_rate=1e-30
+expect 0 '^step 2: .* planned after step 0' "$HEDDLE" inspect stalled --step 2
+expect 64 'step 5: a validation ended stage 1 of the data after step 2 and by step 6' "$HEDDLE" inspect stalled --step 5
 
 # A run that would see its data thousands of times is remarked.
 expect 0 'note: data/train.h5 has 900 sentence pairs: train.steps = 100,000 are about [0-9,]* epochs, .*--size tiny' \

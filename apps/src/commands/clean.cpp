@@ -50,7 +50,7 @@ CommandSyntax clean_syntax(CleanOptions& options) {
       "(--tsv FILE... | --text TEXT...) [--out FILE] [options]\n"
       "--write-rules RULES.toml";
   syntax.summary =
-      R"(Copies the lines of a corpus that are worth training on: of parallel text (plain or gzip, UTF-8, one
+      R"(Copies the lines of a corpus that are worth training on: of parallel text (plain, gzip or zstd, UTF-8, one
 sentence a line), of lines with columns, or of one text. The rules are those of RULES.toml, or default ones; standard
 error says how many lines each of them dropped. The result does not depend on the number of threads.)";
   syntax.options.add_options()                                                                   //
@@ -62,7 +62,8 @@ error says how many lines each of them dropped. The result does not depend on th
       ("text", files(options.text, "TEXT..."), "one text")                                                    //
       ("rules", without_default(options.rules, "RULES.toml"), "the rules; default: those of --write-rules")   //
       ("write-rules", without_default(options.write_rules, "RULES.toml"),
-       "write all rules with their options and defaults, as a file to change, and exit")                       //
+       "write all rules with their options and defaults, as a file to change, and exit; -: to the standard "
+       "output")                                                                                               //
       ("out-source", without_default(options.out_source, "FILE"), "the kept lines of --source")                //
       ("out-target", without_default(options.out_target, "FILE"), "the kept lines of --target")                //
       ("out", with_default(options.out, "FILE"), "the kept lines of --tsv or --text; -: the standard output")  //
@@ -273,6 +274,10 @@ Cleaner make_cleaner(CleanOptions const& options) {
 }
 
 ExitCode write_rules(std::string const& path) {
+  if (path == "-") {
+    std::cout << default_rules(true);
+    return ExitCode::done;
+  }
   if (std::error_code unknown; std::filesystem::exists(path, unknown)) {
     throw UsageError("--write-rules {}: there is a file, which is not replaced; expected another name", path);
   }

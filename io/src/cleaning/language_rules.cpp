@@ -48,7 +48,11 @@ std::unique_ptr<Rule> language(RuleOptions const& options) {
     }
   };
   for (std::size_t side = 0; side < expected.size(); ++side) {
-    add(expected[side], side == 0 ? "source" : "target");
+    char const* const key = side == 0 ? "source" : "target";
+    if (expected[side].empty()) {
+      throw ConfigError("{} is missing: the language of that side, such as {} = \"en\"", options.place(key), key);
+    }
+    add(expected[side], key);
   }
   for (std::string const& other : options.texts("others")) {
     add(other, "others");

@@ -91,8 +91,11 @@ class RuleOptions {
     return values;
   }
   bool given(std::string const& name) const { return table_.options.has(name); }
-  /// The start of a message about an option: "rules.toml:3:1: length.max_words", or one about the rule.
-  std::string place(std::string const& name) const { return table_.options.place(name); }
+  /// The start of a message about an option: "rules.toml:3:1: length.max_words", where the rule is if the option is not
+  /// set; or one about the rule.
+  std::string place(std::string const& name) const {
+    return (given(name) ? "" : table_.origin + ": ") + table_.options.place(name);
+  }
   std::string place() const { return table_.origin + ": [" + table_.name + "]"; }
 
  private:

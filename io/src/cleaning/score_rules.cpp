@@ -8,7 +8,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/text/text.hpp>
-#include <limits>
 
 #include "cleaning/rule.hpp"
 
@@ -74,9 +73,23 @@ std::uint32_t order_of(double score) {
   return std::isnan(score) ? 0 : (bits >> 31U) != 0 ? ~bits : bits | (std::uint32_t{1} << 31U);
 }
 
-/// The smallest score that the best `share` of the lines has, as order_of: found in two passes that count the upper
-/// and the lower half of its bits, so that no score is kept in memory.
-std::uint32_t threshold_of(std::vector<std::string> const& files, double share) {
+/// The lowest score that is kept, as order_of, and how many of the lines that have just this score: as many as fill a
+/// share of all lines, spread evenly over those lines.
+struct Threshold {
+  /// Decides on the next line with the score.
+  bool keeps_next() {
+    std::int64_t const before = seen * kept / lines;
+    return ++seen * kept / lines > before;
+  }
+
+  std::uint32_t order = 0;
+  std::int64_t kept = 1, lines = 1;
+  std::int64_t seen = 0;
+};
+
+/// The threshold for the best `share` of the lines: found in two passes that count the upper and the lower half of a
+/// score's bits, so that no score is kept in memory.
+Threshold threshold_of(std::vector<std::string> const& files, double share) {
   std::uint32_t upper = 0;
   std::int64_t wanted = 0;  // lines that have at least the score
   for (bool const first : {true, false}) {
@@ -101,11 +114,11 @@ std::uint32_t threshold_of(std::vector<std::string> const& files, double share) 
       wanted -= counts[value];
     }
     if (!first) {
-      return (upper << 16U) | value;
+      return {.order = (upper << 16U) | value, .kept = wanted, .lines = counts[value]};
     }
     upper = value;
   }
-  return 0;
+  return {};
 }
 
 class ScoreRule : public Rule {
@@ -118,19 +131,22 @@ class ScoreRule : public Rule {
                           options.place("keep"), options.number("keep"), file);
       }
     }
-    min_ = std::max(share ? threshold_of(files_, options.number("keep")) : order_of(options.number("min")),
-                    order_of(std::numeric_limits<double>::quiet_NaN()) + 1);
+    threshold_ = share ? threshold_of(files_, options.number("keep")) : Threshold{order_of(options.number("min"))};
   }
 
   Reason admit(std::int64_t number, std::span<std::uint64_t const> /*keys*/) override {
     std::optional<double> score;
+    bool kept = false;
     for (; read_ < number; ++read_) {
       score = scores_.next();
       if (!score) {
         throw DataError("{} ends after line {}, before the text does", scores_.path(), readable_count(read_));
       }
+      std::uint32_t const order = order_of(*score);
+      kept =
+          !std::isnan(*score) && (order > threshold_.order || (order == threshold_.order && threshold_.keeps_next()));
     }
-    return order_of(*score) >= min_ ? Reason() : fmt::format("has the score {:.6g}", *score);
+    return kept ? Reason() : fmt::format("has the score {:.6g}", *score);
   }
 
   void finish(std::int64_t lines) override {
@@ -162,7 +178,7 @@ class ScoreRule : public Rule {
 
   std::vector<std::string> files_;
   Scores scores_;
-  std::uint32_t min_ = 0;
+  Threshold threshold_;
   std::int64_t read_ = 0;
 };
 

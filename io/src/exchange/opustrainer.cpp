@@ -7,6 +7,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/paths.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/config/options.hpp>
 #include <heddle/io/exchange/opustrainer.hpp>
 #include <iterator>
@@ -91,20 +92,23 @@ class Conversion {
       std::vector<std::string> words;
       boost::split(words, std::string_view(line.as_string()), boost::is_space(), boost::token_compress_on);
       bool const until = words.size() == 3 && words.front() == "until";
-      auto const require = [&](bool good, char const* what) {
+      auto const require = [&](bool good, std::string const& what) {
         if (!good) {
           throw DataError("{}: stage {}: \"{}\": {}", where_, name, std::string_view(line.as_string()), what);
         }
       };
       require(end.empty(), "stands after the stage's end, \"until NAME EPOCHS\"");
       require(until || words.size() == 2, "expected NAME WEIGHT, or \"until NAME EPOCHS\" at the end");
-      require(std::ranges::count(corpora_, words[until ? 1 : 0]) > 0, "no dataset has this name");
+      std::string const& corpus = words[until ? 1 : 0];
+      if (std::ranges::count(corpora_, corpus) == 0) {
+        require(false, fmt::format("no dataset has the name {}; {}", corpus, nearest_or_all(corpus, corpora_)));
+      }
       if (until) {
         bool const never = words[2] == "inf";
         auto const epochs = parse_number<std::int64_t>(words[2]);
         require(never || (epochs && *epochs > 0), "expected a whole number of epochs, or inf");
         require(!never || is_last, "the stages after it would never start");
-        end = never ? "# until inf\n" : fmt::format("corpus = {}\nepochs = {}\n", toml_quoted(words[1]), *epochs);
+        end = never ? "# until inf\n" : fmt::format("corpus = {}\nepochs = {}\n", toml_quoted(corpus), *epochs);
       } else {
         auto const weight = parse_number<double>(words[1]);
         require(weight && *weight >= 0, "expected a weight, a number of at least 0");

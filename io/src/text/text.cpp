@@ -254,6 +254,9 @@ bool is_read_once(std::filesystem::path const& given) {
 }
 
 void require_different_pipes(std::vector<std::filesystem::path> const& texts) {
+  if (std::ranges::count(texts, std::filesystem::path("-")) > 1) {
+    throw UsageError("- is given for two texts, but there is one standard input; name a file for one of them");
+  }
   std::map<std::pair<dev_t, ino_t>, std::filesystem::path> pipes;
   for (std::filesystem::path const& text : texts) {
     struct stat status {};

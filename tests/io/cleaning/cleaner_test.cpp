@@ -165,6 +165,13 @@ TEST(Scores, AreBoundedByANumberOrByTheShareThatIsKept) {
   EXPECT_THAT(keeps(file + "keep = 0.2"), ElementsAre(1));
   EXPECT_THAT(keeps(file + "keep = 0.6"), ElementsAre(1, 2, 5));
   EXPECT_THAT(keeps(file + "keep = 1.0"), ElementsAre(1, 2, 4, 5));
+  // As many of equal scores are kept as fill the share, evenly over the text, whatever other rules drop.
+  std::string const equal = fmt::format("file = \"{}\"\n", files.write("equal", "1\n1\n2\n1\n1\n").string());
+  EXPECT_THAT(keeps(equal + "keep = 0.6"), ElementsAre(2, 3, 5));
+  EXPECT_THAT(keeps(equal + "keep = 0.2"), ElementsAre(3));
+  EXPECT_THAT(keeps(equal + "keep = 1.0"), ElementsAre(1, 2, 3, 4, 5));
+  Cleaner two("[length]\n[scores]\nkeep = 0.6\n" + equal, "rules.toml", true);
+  EXPECT_THAT(kept(two, {{"", "b"}, {"a", ""}, {"a", "b"}, {"a", "b"}, {"a", "b"}}), ElementsAre(3, 5));
   // exp(-|A - B| - (A + B) / 2) of the cross-entropies, the example of Junczys-Dowmunt (2018) being A = B: exp(-A).
   std::string const forward = files.write("forward", "-1\n-1\n-3\n-0.5\n-2\n").string();
   std::string const backward = files.write("backward", "-1\n-2\n-3\n-0.5\n-2\n").string();

@@ -135,6 +135,11 @@ TEST(LanguageRule, DropsSidesOfAnotherLanguageOrSaysThatItIsNotThere) {
   expect_config_error([&] { decide("[language]\nsource = \"de\"", {german}); }, {"only \"de\" is named"});
   expect_config_error(
       [&] {
+        decide("[language]\nsource = \"en\"", {english, german});
+      },
+      {"rules.toml:1:2: language.target is missing"});
+  expect_config_error(
+      [&] {
         decide("[language]\nsource = \"english\"\ntarget = \"de\"", {english, german});
       },
       {"rules.toml:2:1: language.source = \"english\" is not a language"});

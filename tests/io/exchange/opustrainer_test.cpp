@@ -45,7 +45,9 @@ TEST_F(OpusTrainerTest, WhatCannotBeDoneIsRefused) {
   expect_data_error([&] { converted("seed: 1\n"); }, "there is no key datasets");
   expect_data_error([&] { converted(text + "seed: 2\n"); }, "duplicate key");
   expect_data_error([&] { converted("datasets: {a: x}\nstages: [s]\ns: [b 1, until a 1]\nseed: 1\n"); },
-                    "\"b 1\": no dataset has this name");
+                    "\"b 1\": no dataset has the name b; did you mean a?");
+  expect_data_error([&] { converted("datasets: {clean: x}\nstages: [s]\ns: [clean 1, until claen 2]\nseed: 1\n"); },
+                    "\"until claen 2\": no dataset has the name claen; did you mean clean?");
   auto const stage = [&](std::string const& mix, std::string const& stages = "[s]") {
     return [&, mix, stages] {
       converted("datasets: {a: x}\nstages: " + stages + "\ns: [" + mix + "]\nt: [a 1, until a 1]\nseed: 1\n");

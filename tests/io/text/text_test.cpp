@@ -165,6 +165,7 @@ TEST(LineReader, KnowsATextThatCanBeReadOnlyOnce) {
   EXPECT_EQ(text_path("-"), "/dev/stdin");
   require_different_pipes({file, file, pipe, "/dev/null", "/dev/null"});
   expect_usage_error([&] { require_different_pipes({pipe, file, directory / "link"}); }, "link is given for two texts");
+  expect_usage_error([&] { require_different_pipes({"-", file, "-"}); }, "there is one standard input");
 }
 
 TEST(LineReader, KnowsATextThatIsTyped) {

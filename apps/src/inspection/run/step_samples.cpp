@@ -14,26 +14,56 @@ namespace heddle {
 
 namespace {
 
-/// The place in the data after the newest checkpoint before a step.
-struct Start {
+/// The place in the data of a checkpoint.
+struct Place {
   std::int64_t step = 0;  ///< steps done
   std::optional<MixtureCursor> cursor = {};
 };
 
-Start start_before(RunView const& run, std::int64_t step) {
-  Start start;
-  std::filesystem::path newest;
+/// The places of the newest checkpoint before a step, and of the oldest one after it; without a cursor where there is
+/// none.
+std::pair<Place, Place> places_around(RunView const& run, std::int64_t step) {
+  std::optional<CheckpointEntry> before;
+  std::optional<CheckpointEntry> after;
   for (CheckpointEntry const& entry : list_checkpoints(run.path, CheckpointStore::Check::sizes)) {
-    if (entry.step < step && entry.step > start.step) {
-      start.step = entry.step;
-      newest = entry.directory;
+    if (entry.step < step && (!before || entry.step > before->step)) {
+      before = entry;
+    } else if (entry.step >= step && (!after || entry.step < after->step)) {
+      after = entry;
     }
   }
-  if (start.step > 0) {
-    RunView const before = open_run(newest.string(), "last", {});
-    start.cursor = data_cursor(before.checkpoint->contents(), newest.string());
+  auto const place_of = [](std::optional<CheckpointEntry> const& entry) {
+    if (!entry || entry->step == 0) {
+      return Place();
+    }
+    RunView const view = open_run(entry->directory.string(), "last", {});
+    return Place{entry->step, data_cursor(view.checkpoint->contents(), entry->directory.string())};
+  };
+  return {place_of(before), place_of(after)};
+}
+
+/// Plans the batches after `start` up to that of a step. Throws UsageError where the data end before, or where a
+/// validation has ended a stage in between: the run does not say after which step.
+GlobalBatch plan_to(std::int64_t step, BatchPlanner& planner, Config const& config, Place const& start,
+                    Place const& after) {
+  GlobalBatch batch;
+  for (std::int64_t done = start.step; done < step; ++done) {
+    if (planner.exhausted()) {
+      throw UsageError("inspect: step {}: the run's data end after step {}", readable_count(step),
+                       readable_count(done));
+    }
+    batch = planner.next();
   }
-  return start;
+  auto const number = static_cast<std::size_t>(planner.cursor().stage.stage);
+  if (after.cursor && after.cursor->stage.stage > planner.cursor().stage.stage &&
+      config.data.stages[number].stalled > 0) {
+    throw UsageError(
+        "inspect: step {}: a validation ended stage {} of the data after step {} and by step {}, and the checkpoints "
+        "do "
+        "not say where; expected a step that is not between these",
+        readable_count(step), number + 1, readable_count(start.step), readable_count(after.step));
+  }
+  return batch;
 }
 
 /// The text and the tokens of a side; "" of one that the sample does not have.
@@ -67,14 +97,11 @@ std::string describe_samples(RunView const& run, PluginTrust const& trust, Wante
   BatchPlanner planner(training_mixture(config, registries.tasks.of(config), data,
                                         {.prefixes = model.needs_prefixes(), .fields = model.fields()}),
                        BatchPlanner::Limits::of(config), config.train.seed);
-  Start const start = start_before(run, wanted.step);
+  auto const [start, after] = places_around(run, wanted.step);
   if (start.cursor) {
     planner.seek(*start.cursor);
   }
-  GlobalBatch batch;
-  for (std::int64_t step = start.step; step < wanted.step; ++step) {
-    batch = planner.next();
-  }
+  GlobalBatch const batch = plan_to(wanted.step, planner, config, start, after);
   std::string text = fmt::format("step {}: {}, {} tokens, planned after step {}\n", readable_count(wanted.step),
                                  counted(std::ssize(batch.samples), "sample"), readable_count(batch.tokens.all),
                                  readable_count(start.step));
