@@ -32,11 +32,15 @@ heddle_require(HDF5 libhdf5-openmpi-dev COMPONENTS C)
 heddle_require(PkgConfig pkg-config)
 if(PkgConfig_FOUND)
   pkg_check_modules(SentencePiece QUIET IMPORTED_TARGET sentencepiece)
+  pkg_check_modules(Zstd QUIET IMPORTED_TARGET libzstd)
   # Optional: without it `heddle clean` has no rule about languages.
   pkg_check_modules(ExtTextCat QUIET IMPORTED_TARGET libexttextcat)
 endif()
 if(NOT SentencePiece_FOUND)
   heddle_missing(SentencePiece libsentencepiece-dev)
+endif()
+if(NOT Zstd_FOUND)
+  heddle_missing(zstd libzstd-dev)
 endif()
 
 # oneDNN's own package file in Debian 12 requires OpenCL headers that Heddle does not need, so the library is searched

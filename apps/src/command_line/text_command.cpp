@@ -191,7 +191,7 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
   add_generation_options(description, options.generation, input, output);
   description.add_options()  //
       ("input", po::value(&options.text.input)->value_name("TEXT"),
-       "read this text, plain or gzip, instead of the standard input")  //
+       "read this text, plain, gzip or zstd, instead of the standard input")  //
       ("adapter-column", po::bool_switch(&options.text.adapter_column),
        "each line is NAME<TAB>TEXT, with the name of an --adapter, or no name for the model without adapters")  //
       ("stream", po::bool_switch(&options.text.stream),

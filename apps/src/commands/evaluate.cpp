@@ -82,7 +82,7 @@ masked tokens.)";
   ScoreOptions& scores = options.scores;
   syntax.options.add_options()  //
       ("reference", list(options.test.references, "TEXT"),
-       "reference translations, plain or gzip, one a line; several are alternatives for the same lines")  //
+       "reference translations, plain, gzip or zstd, one a line; several are alternatives for the same lines")  //
       ("source", text(options.test.source),
        "what to translate: line n belongs to the references' line n; with --hypotheses for metrics of plug-ins only")  //
       ("test", list(options.tests, "NAME=SOURCE,REFERENCE"),

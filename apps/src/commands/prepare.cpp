@@ -96,7 +96,8 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared, Verbosity& verbosity) {
   CommandSyntax syntax;
   syntax.name = "prepare";
   syntax.usage = "(--source TEXT... --target TEXT... | --tsv FILE... | --text TEXT...) --out DIRECTORY [options]";
-  syntax.summary = R"(Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or
+  syntax.summary =
+      R"(Turns parallel text (plain, gzip or zstd, UTF-8, one sentence a line), or one text (one document or
 sentence a line), into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an
 existing one, and writes DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and
 vocab.target.model). Encoder-decoder models are trained on pairs, or with train.task = "denoising" from --text;

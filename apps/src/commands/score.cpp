@@ -53,7 +53,7 @@ is also the score of `heddle translate --n-best`. With --n-best the translations
   add_model_options(syntax.options, options.model);
   add_language_options(syntax.options, options.languages);
   syntax.options.add_options()                                                                                   //
-      ("source", text(options.source.input), "the sources, plain or gzip")                                       //
+      ("source", text(options.source.input), "the sources, plain, gzip or zstd")                                 //
       ("target", text(options.target), "their translations: line n belongs to line n")                           //
       ("n-best", po::bool_switch(&options.n_best), "--target is a list of several translations of each source")  //
       ("pieces", po::bool_switch(&options.pieces),

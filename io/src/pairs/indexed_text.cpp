@@ -15,9 +15,11 @@
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/text/text.hpp>
 #include <optional>
+#include <span>
 
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
+#include "text/text_bytes.hpp"
 
 namespace heddle {
 
@@ -55,9 +57,10 @@ FileDescriptor open_text(Path const& path) {
   return file;
 }
 
-bool is_compressed(FileDescriptor const& file, Path const& path) {
-  std::array<std::uint8_t, 2> begin{};
-  return read_at(file, path, 0, begin) == begin.size() && begin[0] == 0x1F && begin[1] == 0x8B;
+bool has_compressed_text(FileDescriptor const& file, Path const& path) {
+  std::array<std::uint8_t, 4> begin{};
+  std::size_t const count = read_at(file, path, 0, begin);
+  return is_compressed(std::span(begin).first(count));
 }
 
 /// Whether all bytes are ASCII, which are UTF-8.
@@ -189,7 +192,7 @@ struct IndexedText::State {
 };
 
 IndexedText::IndexedText(Path path) : path_(std::move(path)), state_(new State{open_text(path_)}) {
-  state_->compressed = is_compressed(state_->given, path_);
+  state_->compressed = has_compressed_text(state_->given, path_);
   Path const stored = beside(path_, ".heddle-index");
   std::optional<FileLock> lock;
   try {

@@ -192,7 +192,7 @@ class DatasetPairs final : public TextPairs {
 }  // namespace
 
 bool is_text_file(std::string const& path) {
-  return path.ends_with(".tsv") || path.ends_with(".tsv.gz");
+  return path.ends_with(".tsv") || path.ends_with(".tsv.gz") || path.ends_with(".tsv.zst");
 }
 
 std::unique_ptr<TextPairs> open_tsv(std::vector<std::string> const& paths) {

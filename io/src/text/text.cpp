@@ -1,23 +1,19 @@
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unicode/utf8.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/paths.hpp>
 #include <heddle/io/text/text.hpp>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "files/file_descriptor.hpp"
+#include "text/text_bytes.hpp"
 
 namespace heddle {
 namespace {
@@ -45,200 +41,6 @@ bool is_space(char32_t c) noexcept {
 }
 
 }  // namespace
-
-/// The bytes of a text, plain or gzip (recognised by the first bytes; members that follow each other are one text, also
-/// with zeros after them). Each read returns as soon as there are bytes: a line that comes through a pipe or from a
-/// terminal is not kept back until more follow.
-class TextBytes {
- public:
-  /// Throws DataError where the file cannot be opened.
-  explicit TextBytes(std::filesystem::path const& path);
-  TextBytes(TextBytes const&) = delete;
-  TextBytes& operator=(TextBytes const&) = delete;
-  ~TextBytes() = default;
-
-  /// The next bytes, at least one and at most as many as `into` has room for; 0 at the end, again and again. Throws
-  /// DataError, without the file's name, for a failed read and for gzip data that are damaged or truncated or have
-  /// something else after a member, once the bytes before are read.
-  std::size_t read(std::span<char> into);
-
-  bool is_terminal() const;
-  /// Bytes of the file that were read, compressed ones for gzip.
-  std::int64_t position() const { return position_; }
-
- private:
-  enum class Kind : std::uint8_t { unknown, plain, gzip };
-  struct EndInflate {
-    void operator()(z_stream* stream) const noexcept;
-  };
-
-  std::size_t read_file(std::span<unsigned char> into);
-  bool fill();
-  std::size_t available() const { return end_ - begin_; }
-  bool starts_gzip();
-  bool next_member();
-  void start_gzip();
-  std::int64_t used() const { return position_ - static_cast<std::int64_t>(available()); }
-  std::size_t inflate_into(std::span<char> into);
-
-  FileDescriptor file_;
-  Kind kind_ = Kind::unknown;
-  std::array<unsigned char, 1 << 16> input_{};  ///< the bytes [begin_, end_) are not used yet
-  std::size_t begin_ = 0;
-  std::size_t end_ = 0;
-  std::int64_t position_ = 0;
-  bool ended_ = false;
-  std::unique_ptr<z_stream, EndInflate> stream_;
-  bool in_member_ = false;
-  bool more_inside_ = false;  ///< the stream may hold bytes that had no room in the last read
-  std::string failure_;
-};
-
-void TextBytes::EndInflate::operator()(z_stream* stream) const noexcept {
-  inflateEnd(stream);
-  delete stream;
-}
-
-TextBytes::TextBytes(std::filesystem::path const& path) : file_(path, O_RDONLY | O_NOCTTY) {
-  if (!file_.is_open()) {
-    throw DataError(open_problem(path, errno));
-  }
-}
-
-bool TextBytes::is_terminal() const {
-  return ::isatty(file_.get()) == 1;
-}
-
-/// Waits for bytes and reads those that are there; 0 at the end of the file.
-std::size_t TextBytes::read_file(std::span<unsigned char> into) {
-  while (!ended_) {
-    ssize_t const count = ::read(file_.get(), into.data(), into.size());
-    if (count >= 0) {
-      ended_ = count == 0;
-      position_ += count;
-      return static_cast<std::size_t>(count);
-    }
-    if (errno == EAGAIN) {  // a terminal that another program has set not to block
-      pollfd ready{file_.get(), POLLIN, 0};
-      ::poll(&ready, 1, -1);
-    } else if (errno != EINTR) {
-      throw DataError("cannot read: {}", std::strerror(errno));
-    }
-  }
-  return 0;
-}
-
-/// Adds bytes of the file to those in input_, which must not be full; false at the end of the file.
-bool TextBytes::fill() {
-  std::copy(input_.begin() + static_cast<std::ptrdiff_t>(begin_), input_.begin() + static_cast<std::ptrdiff_t>(end_),
-            input_.begin());
-  end_ -= begin_;
-  begin_ = 0;
-  std::size_t const count = read_file(std::span(input_).subspan(end_));
-  end_ += count;
-  return count > 0;
-}
-
-/// Whether a member of a gzip file begins here. Waits for a second byte only where the first one is gzip's.
-bool TextBytes::starts_gzip() {
-  constexpr std::array<unsigned char, 2> magic{0x1F, 0x8B};
-  if (available() == 0) {
-    fill();
-  }
-  if (available() == 1 && input_[begin_] == magic[0]) {
-    fill();
-  }
-  return available() >= 2 && input_[begin_] == magic[0] && input_[begin_ + 1] == magic[1];
-}
-
-/// Starts the member after the one that ended, or after zeros that fill a block of a tape or disk; false at the end of
-/// the file. Throws DataError for anything else.
-bool TextBytes::next_member() {
-  while (available() > 0 || fill()) {
-    begin_ = static_cast<std::size_t>(std::find_if(input_.begin() + static_cast<std::ptrdiff_t>(begin_),
-                                                   input_.begin() + static_cast<std::ptrdiff_t>(end_),
-                                                   [](unsigned char byte) { return byte != 0; }) -
-                                      input_.begin());
-    if (available() > 0) {
-      if (!starts_gzip()) {
-        throw DataError(
-            "byte {} of the gzip file (0x{:02X}) is neither the start of another member nor zero padding; "
-            "the file is damaged, or something else was appended",
-            used() + 1, input_[begin_]);
-      }
-      start_gzip();
-      return true;
-    }
-  }
-  return false;
-}
-
-void TextBytes::start_gzip() {
-  if (stream_) {
-    inflateReset(stream_.get());
-  } else {
-    auto stream = std::make_unique<z_stream>();
-    constexpr int gzip_only = 16;
-    if (inflateInit2(stream.get(), MAX_WBITS + gzip_only) != Z_OK) {
-      throw Error("zlib cannot start to decompress");
-    }
-    stream_.reset(stream.release());
-  }
-  in_member_ = true;
-  more_inside_ = false;
-}
-
-std::size_t TextBytes::read(std::span<char> into) {
-  if (!failure_.empty()) {
-    throw DataError(failure_);
-  }
-  if (kind_ == Kind::unknown) {
-    kind_ = starts_gzip() ? Kind::gzip : Kind::plain;
-    if (kind_ == Kind::gzip) {
-      start_gzip();
-    }
-  }
-  if (kind_ == Kind::gzip) {
-    return inflate_into(into);
-  }
-  if (available() == 0) {
-    return read_file({reinterpret_cast<unsigned char*>(into.data()), into.size()});
-  }
-  std::size_t const count = std::min(available(), into.size());
-  std::memcpy(into.data(), input_.data() + begin_, count);
-  begin_ += count;
-  return count;
-}
-
-std::size_t TextBytes::inflate_into(std::span<char> into) {
-  while (true) {
-    if (!in_member_ && !next_member()) {
-      return 0;
-    }
-    if (!more_inside_ && available() == 0 && !fill()) {
-      throw DataError("damaged or cut-off gzip data (unexpected end of file after byte {})", position_);
-    }
-    stream_->next_in = input_.data() + begin_;
-    stream_->avail_in = static_cast<uInt>(available());
-    stream_->next_out = reinterpret_cast<Bytef*>(into.data());
-    stream_->avail_out = static_cast<uInt>(into.size());
-    int const code = inflate(stream_.get(), Z_NO_FLUSH);
-    begin_ = end_ - stream_->avail_in;
-    std::size_t const count = into.size() - stream_->avail_out;
-    more_inside_ = stream_->avail_out == 0;
-    in_member_ = code != Z_STREAM_END;
-    if (code != Z_STREAM_END && code != Z_OK && code != Z_BUF_ERROR) {
-      failure_ = fmt::format("damaged or cut-off gzip data at byte {} ({})", used() + 1,
-                             stream_->msg == nullptr ? "unknown" : stream_->msg);
-      if (count == 0) {
-        throw DataError(failure_);
-      }
-    }
-    if (count > 0) {
-      return count;
-    }
-  }
-}
 
 std::filesystem::path text_path(std::filesystem::path const& given) {
   return given == "-" ? "/dev/stdin" : given;

@@ -1,4 +1,5 @@
 #include <zlib.h>
+#include <zstd.h>
 
 #include <heddle/io/pairs/pair_files.hpp>
 
@@ -77,13 +78,17 @@ TEST_F(PairFilesTest, ReadsCompressedText) {
   gzFile const file = gzopen((directory_ / "a.tsv.gz").c_str(), "wb");
   gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
   gzclose(file);
-  for (int time = 0; time < 2; ++time) {  // the second time from the copy
-    auto const pairs = open_tsv({directory_ / "a.tsv.gz"});
+  std::string frame(ZSTD_compressBound(text.size()), '\0');
+  frame.resize(ZSTD_compress(frame.data(), frame.size(), text.data(), text.size(), 3));
+  tsv("a.tsv.zst", frame);
+  for (std::string const name : {"a.tsv.gz", "a.tsv.gz", "a.tsv.zst", "a.tsv.zst"}) {  // again: from the copy
+    EXPECT_TRUE(is_text_file(name));
+    auto const pairs = open_tsv({directory_ / name});
     EXPECT_EQ(pairs->size(), 9000);
     EXPECT_EQ(pairs->read({8999, 9000}).front().target, "target 8999");
     EXPECT_EQ(pairs->digest(), open_tsv({tsv("b.tsv", text)})->digest());
+    EXPECT_EQ(read_whole(directory_ / (name + ".heddle-text")), text);
   }
-  EXPECT_EQ(read_whole(directory_ / "a.tsv.gz.heddle-text"), text);
   directory_.write("a.tsv.gz.heddle-text", "short");
   EXPECT_EQ(open_tsv({directory_ / "a.tsv.gz"})->size(), 9000);
 }

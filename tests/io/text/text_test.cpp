@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -26,6 +27,13 @@ std::filesystem::path write_gzip(TemporaryDirectory const& directory, std::strin
   EXPECT_EQ(gzwrite(file, content.data(), static_cast<unsigned>(content.size())), static_cast<int>(content.size()));
   EXPECT_EQ(gzclose(file), Z_OK);
   return path;
+}
+
+/// A zstd frame.
+std::string zstd(std::string const& content) {
+  std::string frame(ZSTD_compressBound(content.size()), '\0');
+  frame.resize(ZSTD_compress(frame.data(), frame.size(), content.data(), content.size(), 3));
+  return frame;
 }
 
 TEST(LineReader, SplitsAtBothLineEndsAndKeepsEmptyLines) {
@@ -219,6 +227,38 @@ TEST(LineReader, NoticesACutOffGzipFile) {
   EXPECT_THAT(read_error(small), AllOf(HasSubstr("gzip"), Not(HasSubstr("line 1:"))));
   directory.write("damaged", read_whole(path).substr(0, 10) + "\x07 no deflate stream");
   expect_contains(read_error(directory / "damaged"), "gzip");
+}
+
+TEST(LineReader, ReadsFramesOfZstdWhateverTheName) {
+  TemporaryDirectory const directory;
+  std::string content;
+  for (int i = 0; i < 50000; ++i) {
+    content += fmt::format("Zeile {} mit Umlaut ä\n", i * 7919 % 50021);
+  }
+  auto const lines = read_lines(directory.write("text", content));
+  EXPECT_EQ(read_lines(directory.write("one.zst", zstd(content))), lines);
+  std::string const skipped("\x5A\x2A\x4D\x18\x03\0\0\0abc", 11);  // a frame without data, as pzstd writes them
+  std::string const frames = skipped + zstd(content.substr(0, 99'999)) + zstd("") + skipped + std::string(3, '\0') +
+                             zstd(content.substr(99'999));
+  EXPECT_EQ(read_lines(directory.write("no-telling-name", frames)), lines);
+  EXPECT_THAT(read_lines(directory.write("plain.zst", "(\nP*M\n")), ElementsAre("(", "P*M"));
+  EXPECT_THAT(read_lines(directory.write("short.zst", "P*")), ElementsAre("P*"));
+}
+
+TEST(LineReader, NamesTheByteWhereAZstdFileIsDamaged) {
+  TemporaryDirectory const directory;
+  std::string const frame = zstd("one\ntwo\n");
+  auto const error = [&](std::string const& bytes) { return read_error(directory.write("text.zst", bytes)); };
+  expect_contains(error(frame + frame.substr(0, frame.size() - 1)),
+                  {"text.zst: line 4: damaged or cut-off zstd data",
+                   fmt::format("end of file after byte {})", 2 * frame.size() - 1)});
+  expect_contains(error(frame.substr(0, 5)), "line 1: damaged or cut-off zstd data");
+  expect_contains(error(frame + "more"), fmt::format("byte {} of the zstd file", frame.size() + 1));
+  std::string wrong = frame;
+  wrong[4] = 8;  // a reserved bit of the frame's header
+  expect_contains(error(frame + wrong), "zstd data at byte ");
+  std::string const wide("\x28\xB5\x2F\xFD\0\x90\x01\0\0", 9);  // an empty frame with a window of 256 MiB
+  expect_contains(error(wide), "needs a window of more than 128 MiB");
 }
 
 TEST(Utf8, FindsEveryKindOfIllFormedBytes) {

@@ -40,7 +40,9 @@ class Heddle(CMakePackage):
     depends_on("sentencepiece@0.1.91:")
     depends_on("icu4c")
     depends_on("openssl@3:")
+    depends_on("yaml-cpp@0.6:")
     depends_on("zlib-api")
+    depends_on("zstd")
     depends_on("googletest@1.12:+gmock", when="+tests", type=("build", "link"))
 
     # C++20: g++ 12 and clang 14 are the oldest that were tried.

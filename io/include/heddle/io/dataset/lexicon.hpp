@@ -40,9 +40,9 @@ Lexicon learn_lexicon(Dataset const& dataset, LexiconTraining const& training);
 /// are left out.
 std::string lexicon_text(Lexicon const& lexicon, Vocabulary const& vocabulary);
 
-/// Reads this format, plain or gzip. Pieces that the vocabulary does not have are passed over, and in a file without
-/// the first line all lines with NULL. Throws DataError, naming the line, for another format, and for a file without
-/// any pair of the vocabulary's pieces.
+/// Reads this format, plain, gzip or zstd. Pieces that the vocabulary does not have are passed over, and in a file
+/// without the first line all lines with NULL. Throws DataError, naming the line, for another format, and for a file
+/// without any pair of the vocabulary's pieces.
 Lexicon read_lexicon(std::filesystem::path const& path, Vocabulary const& vocabulary);
 
 }  // namespace heddle

@@ -9,7 +9,7 @@
 
 namespace heddle {
 
-/// Whether a name is that of text that is trained on as it is: FILE.tsv, FILE.tsv.gz.
+/// Whether a name is that of text that is trained on as it is: FILE.tsv, FILE.tsv.gz, FILE.tsv.zst.
 bool is_text_file(std::string const& path);
 
 /// The pairs of TSV files: SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET<TAB>ALIGNMENT. Throws DataError as IndexedText does,

@@ -18,7 +18,7 @@ namespace heddle {
 
 /// The options of `heddle prepare`, which turns parallel text, or one text, into datasets.
 struct PrepareOptions {
-  using Paths = std::vector<std::filesystem::path>;  ///< files, plain or gzip, that are one text in this order
+  using Paths = std::vector<std::filesystem::path>;  ///< files, plain or compressed, that are one text in this order
 
   Paths source = {};  ///< one sentence a line
   Paths target = {};  ///< as many files; line n of each translates line n of the source's

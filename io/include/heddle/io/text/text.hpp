@@ -25,8 +25,8 @@ bool is_read_once(std::filesystem::path const& given);
 /// Throws UsageError where texts that are read together are twice the same pipe or terminal.
 void require_different_pipes(std::vector<std::filesystem::path> const& texts);
 
-/// Reads a text line by line, plain or gzip (recognised by the first bytes, not by the name), in bounded memory, and
-/// returns each line as soon as its end is there. A line ends with "\n" or "\r\n", the last one also with "\r" or
+/// Reads a text line by line, plain, gzip or zstd (recognised by the first bytes, not by the name), in bounded memory,
+/// and returns each line as soon as its end is there. A line ends with "\n" or "\r\n", the last one also with "\r" or
 /// nothing; a byte-order mark at the start of the text is dropped.
 class LineReader {
  public:
@@ -49,14 +49,14 @@ class LineReader {
 
   /// Reads a line into `line`, without its end, and returns true; false at the end of the file. Throws DataError,
   /// naming the file and the line number, for bytes that are not UTF-8 (with InvalidUtf8::fail), a line that is too
-  /// long, a damaged or truncated gzip stream, a failed read.
+  /// long, a damaged or truncated gzip or zstd stream, a failed read.
   bool next(std::string& line);
 
   std::filesystem::path const& path() const noexcept { return path_; }
   /// The number of lines read so far, which is the number (from 1) of the latest line.
   int64_t line_number() const noexcept { return lines_; }
 
-  /// The bytes read so far of the file on the disk (compressed for gzip), for progress reports.
+  /// The bytes read so far of the file on the disk (compressed ones), for progress reports.
   int64_t file_position() const noexcept;
 
   /// The lines so far that were not UTF-8.
