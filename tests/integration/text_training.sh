@@ -51,6 +51,34 @@ for ranks in 2 4; do
   same_parameters undisturbed "ranks$ranks"
 done
 
+# A stream is trained on in its order: the same on any number of data ranks, and after it was killed and is sent again.
+cat train.tsv train.tsv train.tsv | awk '{ print (NR % 7 == 3 ? "\t" : $0) }' > stream.tsv
+stream=("$HEDDLE" train run.toml --set 'data.train="-"' --set data.modifiers.tags=0)
+ends 0 "${stream[@]}" --set run.directory=stream < stream.tsv
+grep -q 'sentence pairs of the standard input, in its order' log || fail "a stream is not described"
+for ranks in 2 4; do
+  ends 0 "$HEDDLE_MPIRUN" -np "$ranks" "${stream[@]}" --set "run.directory=stream$ranks" < <(gzip -c stream.tsv)
+  same_parameters stream "stream$ranks"
+done
+setsid "${stream[@]}" --set run.directory=stopped > log 2>&1 < stream.tsv &
+victim=$!
+wait_for_step stopped 10
+kill -KILL "$victim" || fail "it ended before it was killed"
+wait "$victim" 2> /dev/null || true
+[ ! -e "$(state stopped)" ] || fail "it was killed too late"
+expect 65 'the standard input has no sentence pair' "${stream[@]}" --set run.directory=stopped
+head -n 20 stream.tsv > start.tsv
+input=start.tsv expect 65 'is not a place in sentence pairs of the standard input' "${stream[@]}" --set run.directory=stopped
+ends 0 "${stream[@]}" --set run.directory=stopped < stream.tsv
+grep -q 'resuming after step' log || fail "it did not resume"
+same_parameters stream stopped
+# Its end is the run's. A sender that is silent does not keep a run that is done.
+ends 0 "${stream[@]}" --set run.directory=shorter < <(head -n 300 stream.tsv)
+grep -q 'done: step [0-9]* of 24, ' log || fail "the end of a stream is not the run's"
+ends 0 timeout 100 "${stream[@]}" --set run.directory=waiting < <(cat stream.tsv{,,,,}; exec sleep 200 2> /dev/null)
+expect 64 'which a restart could not read again' "$HEDDLE" run "${stream[@]:2}" --set run.directory=wrong -- mpirun -np 2
+expect 78 'a plan reads the data before the run does' "${stream[@]}" --dry-run
+
 # A text that shrank is not the one that the run started with.
 head -n 500 linked.tsv > shorter.tsv
 mv shorter.tsv linked.tsv

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 
 #include "command_line/train_options.hpp"
 #include "commands.hpp"
@@ -143,6 +144,13 @@ ExitCode run_supervised(Arguments const& arguments) {
   set_first_start(supervision, options.train);
   Config const config = load_config(options.train.config, options.train.overrides);
   require_supported(config);
+  if (is_stream(config.data)) {
+    throw UsageError(
+        "run: {} = \"-\" is the standard input, which a restart could not read again; expected a file, or `heddle "
+        "train` "
+        "in a script that sends the lines again",
+        config.data.places.of("train"));
+  }
   supervision.directory = run_directory_for(config.run.directory, options.train.fresh);
   supervision.training = training_command(options.train, supervision.directory);
   return static_cast<ExitCode>(supervise(supervision));

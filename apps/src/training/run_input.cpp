@@ -39,13 +39,23 @@ RunInput::RunInput(TrainerSetup const& setup)
       model_(describe_model(config_.model, setup.registries.layers)),
       task_(setup.registries.tasks.of(config_)),
       data_(open_data(config_, task_, model_.needs_prefixes())),
-      // Ranks with one data coordinate train on the same samples.
+      // Ranks with one data coordinate train on the same samples. Only rank 0 has the standard input.
       reader_(BatchPlanner(training_mixture(config_, task_, data_,
                                             {.prefixes = model_.needs_prefixes(), .fields = model_.fields()}),
                            BatchPlanner::Limits::of(config_), config_.train.seed),
               micro_batch_cut(config_.train, parallel_),
-              parallel_.group(parallel_.mesh.shape().axes_except(MeshAxis::data))) {
+              is_stream(config_.data) ? parallel_.world
+                                      : parallel_.group(parallel_.mesh.shape().axes_except(MeshAxis::data)),
+              is_stream(config_.data) ? BatchReader::Group::of_all : BatchReader::Group::of_a_data_rank) {
   require_long_enough(config_, model_, parallel_.mesh, parallel_.world.size(), totals().longest);
+}
+
+RunInput::~RunInput() {
+  for (TrainingSet const& data : data_.train) {
+    if (data.text() != nullptr) {
+      data.text()->interrupt();
+    }
+  }
 }
 
 PlannedPacks RunInput::largest_packs() const {

@@ -18,6 +18,8 @@ class RunInput {
   /// Opens the data. Throws as open_training_data does, DataError for a validation set without a sample that is short
   /// enough, ConfigError where the training data has none that is long enough for the layout. Not collective.
   explicit RunInput(TrainerSetup const& setup);
+  /// Does not wait for the rest of a stream.
+  ~RunInput();
   RunInput(RunInput const&) = delete;
   RunInput& operator=(RunInput const&) = delete;
 

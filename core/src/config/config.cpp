@@ -378,6 +378,36 @@ void check_corpora(DataConfig const& data, ConfigDocument const& document) {
   }
 }
 
+/// Checks that the standard input is only what a stream can be, which is read once and in the sender's order.
+void check_stream(Config const& config, ConfigDocument const& document) {
+  DataConfig const& data = config.data;
+  auto const has_stream = [](std::vector<std::string> const& files) { return std::ranges::count(files, "-") > 0; };
+  bool const stream = has_stream(data.train);
+  constexpr std::string_view alone = "\"-\" is the standard input, which is read once and in its order";
+  if (stream && data.train.size() > 1) {
+    throw ConfigError("{}: {}; expected it alone, without files", data.places.of("train"), alone);
+  }
+  for (CorpusConfig const& corpus : data.corpora) {
+    if (has_stream(corpus.train)) {
+      throw ConfigError("{}: {}, so that it is not mixed; expected files here, or data.train = \"-\" and no corpora",
+                        corpus.places.of("train"), alone);
+    }
+  }
+  for (auto const& [set, path] : data.valid_sets) {
+    if (path == "-") {
+      std::string const key = "data.valid_sets." + set;
+      throw ConfigError("{}: {}: {}; expected a file for validations", document.origin(key), key, alone);
+    }
+  }
+  if (data.valid == "-") {
+    throw ConfigError("{}: {}; expected a file for validations", data.places.of("valid"), alone);
+  }
+  if (stream && config.train.epochs > 0) {
+    throw ConfigError("{} = {} beside data.train = \"-\": a stream is read once, and training ends with it",
+                      config.train.places.of("epochs"), config.train.epochs);
+  }
+}
+
 /// Freezes what has no adapter, and is in no group.
 void complete_adapter(Config& config) {
   AdapterConfig const& adapter = config.model.adapter;
@@ -439,6 +469,7 @@ void complete_and_check(Config& config, ConfigDocument const& document) {
   check_stacks(config.model, document);
   check_corpora(config.data, document);
   check_stages(config.data, document);
+  check_stream(config, document);
   check_groups(config.optimizer, document);
   if (config.optimizer.layer_decay != 1) {
     for (std::string const& stack : config.model.stacks) {

@@ -241,7 +241,7 @@ void add_paths(ConfigTree& tree, Config& config) {
   run.free("directory", config.run.directory, any(),
            "directory of checkpoints, metrics and the resolved configuration");
   Keys const data = add_section(tree, "data", "written by `heddle prepare`", &config.data.places);
-  data.free("train", config.data.train, files, "training dataset or TSV text, in one or several files");
+  data.free("train", config.data.train, files, "training dataset or TSV text, in one or several files, or \"-\"");
   add_text_keys(data.list(), config.data.text);
   data.free("vocabulary", config.data.vocabulary, files, "of text: one file or two");
   data.free("valid", config.data.valid, any(), "validation dataset or TSV text; train.best_metric is measured on it");

@@ -25,6 +25,42 @@ std::optional<std::int32_t> parse_number(std::string_view text) {
   return good ? std::optional(number) : std::nullopt;
 }
 
+/// The pair of a line SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET<TAB>ALIGNMENT; `links` is its third column.
+TextPair split_columns(std::string_view line, std::string& links) {
+  TextPair pair;
+  std::size_t const tab = line.find('\t');
+  std::size_t const second = std::min(line.find('\t', tab + 1), line.size());
+  pair.source = line.substr(0, tab);
+  pair.target = line.substr(tab + 1, second - tab - 1);
+  links = line.substr(std::min(second + 1, line.size()));
+  return pair;
+}
+
+/// Sets the links that the text, or the column, of this line has.
+void set_links(TextPair& pair, std::string_view text, std::string const& file, std::int64_t line_number) {
+  if (text.empty()) {
+    return;
+  }
+  std::int64_t const sources = count_words(pair.source);
+  std::int64_t const targets = count_words(pair.target);
+  for (std::string_view const link : split_words(text)) {
+    std::size_t const dash = std::min(link.find('-'), link.size());
+    auto const from = parse_number(link.substr(0, dash));
+    auto const to = parse_number(link.substr(std::min(dash + 1, link.size())));
+    if (!from || !to || *from >= sources || *to >= targets) {
+      throw DataError(
+          "{}, line {}: \"{}\" is not a link SOURCE-TARGET of the line's {} and {} words, which are counted from 0",
+          file, line_number, link, sources, targets);
+    }
+    pair.links.push_back({*from, *to});
+  }
+}
+
+[[noreturn]] void throw_wrong_columns(std::string const& file, std::int64_t line_number, std::string const& what) {
+  throw DataError("{}: line {} {}; expected SOURCE<TAB>TARGET in each line, or SOURCE<TAB>TARGET<TAB>ALIGNMENT in each",
+                  file, readable_count(line_number), what);
+}
+
 /// Files whose lines are the same pairs: a TSV file alone, or a source, a target and perhaps an alignment.
 class Part {
  public:
@@ -56,18 +92,13 @@ class Part {
       TextPair& pair = into.emplace_back();
       std::string links;
       if (files_.size() == 1) {
-        std::string_view const line = lines[0].at(at);
-        std::size_t const tab = line.find('\t');
-        std::size_t const second = std::min(line.find('\t', tab + 1), line.size());
-        pair.source = line.substr(0, tab);
-        pair.target = line.substr(tab + 1, second - tab - 1);
-        links = line.substr(std::min(second + 1, line.size()));
+        pair = split_columns(lines[0].at(at), links);
       } else {
         pair.source = std::move(lines[0].at(at));
         pair.target = std::move(lines[1].at(at));
         links = files_.size() > 2 ? lines[2].at(at) : "";
       }
-      set_links(pair, links, block * block_lines + place + 1);
+      set_links(pair, links, files_.back().path().string(), block * block_lines + place + 1);
     }
   }
 
@@ -76,30 +107,9 @@ class Part {
     LineIndex const& index = file.index();
     std::int64_t const wrong = index.columns != 2 && index.columns != 3 ? 1 : index.other_columns;
     if (wrong != 0) {
-      throw DataError(
-          "{}: line {} {}; expected SOURCE<TAB>TARGET in each line, or SOURCE<TAB>TARGET<TAB>ALIGNMENT in each",
-          file.path().string(), readable_count(wrong),
-          wrong == 1 ? fmt::format("has {} tabs", index.columns - 1)
-                     : fmt::format("has not {} tabs, as line 1 has", index.columns - 1));
-    }
-  }
-
-  void set_links(TextPair& pair, std::string_view text, std::int64_t line) const {
-    if (text.empty()) {
-      return;
-    }
-    std::int64_t const sources = count_words(pair.source);
-    std::int64_t const targets = count_words(pair.target);
-    for (std::string_view const link : split_words(text)) {
-      std::size_t const dash = std::min(link.find('-'), link.size());
-      auto const from = parse_number(link.substr(0, dash));
-      auto const to = parse_number(link.substr(std::min(dash + 1, link.size())));
-      if (!from || !to || *from >= sources || *to >= targets) {
-        throw DataError(
-            "{}, line {}: \"{}\" is not a link SOURCE-TARGET of the line's {} and {} words, which are counted from 0",
-            files_.back().path().string(), line, link, sources, targets);
-      }
-      pair.links.push_back({*from, *to});
+      throw_wrong_columns(file.path().string(), wrong,
+                          wrong == 1 ? fmt::format("has {} tabs", index.columns - 1)
+                                     : fmt::format("has not {} tabs, as line 1 has", index.columns - 1));
     }
   }
 
@@ -160,6 +170,78 @@ class FilePairs final : public TextPairs {
   std::string digest_, name_, note_;
 };
 
+/// Lines of the standard input. Those before the range that is read first are passed over.
+class StreamPairs final : public TextPairs {
+ public:
+  bool is_stream() const override { return true; }
+  std::int64_t size() const override { return std::int64_t{1} << 40; }
+  SampleFields fields() const override { return {SampleField::alignment}; }
+  std::string const& name() const override { return name_; }
+  std::string const& digest() const override { return digest_; }
+
+  void interrupt() const override {
+    std::lock_guard const lock(opening_);
+    interrupted_ = true;
+    if (reader_) {
+      reader_->interrupt();
+    }
+  }
+
+  std::vector<TextPair> read(IndexRange range) const override {
+    open();
+    if (reader_->line_number() > range.begin) {
+      throw Error("{}: line {} was read before, and cannot be read again", name_, readable_count(range.begin + 1));
+    }
+    std::string line;
+    while (reader_->line_number() < range.begin && reader_->next(line)) {
+    }
+    if (reader_->line_number() < range.begin && !ended_) {
+      throw DataError(
+          "{} ends after line {}, and the run has read as far as line {} before; send the same lines again, from the "
+          "first one",
+          name_, readable_count(reader_->line_number()), readable_count(range.begin));
+    }
+    std::vector<TextPair> pairs;
+    std::string links;
+    while (!ended_ && std::ssize(pairs) < range.count()) {
+      ended_ = !reader_->next(line);
+      if (!ended_) {
+        check_columns(line);
+        pairs.push_back(split_columns(line, links));
+        set_links(pairs.back(), links, name_, reader_->line_number());
+      }
+    }
+    return pairs;
+  }
+
+ private:
+  void open() const {
+    std::lock_guard const lock(opening_);
+    if (interrupted_) {
+      throw Error("{} is not read any more", name_);
+    }
+    if (!reader_) {
+      reader_.emplace("-", InvalidUtf8::fail, name_);
+    }
+  }
+
+  void check_columns(std::string_view line) const {
+    std::int64_t const columns = std::ranges::count(line, '\t') + 1;
+    columns_ = columns_ == 0 ? columns : columns_;
+    if (columns != columns_ || columns < 2 || columns > 3) {
+      throw_wrong_columns(name_, reader_->line_number(), fmt::format("has {} tabs", columns - 1));
+    }
+  }
+
+  std::string name_ = "the standard input";
+  std::string digest_ = sha256("a stream");  // what a stream has is not known when it begins
+  mutable std::mutex opening_;
+  mutable bool interrupted_ = false;
+  mutable std::optional<LineReader> reader_;
+  mutable bool ended_ = false;
+  mutable std::int64_t columns_ = 0;  ///< of the first line that was not passed over
+};
+
 class DatasetPairs final : public TextPairs {
  public:
   DatasetPairs(Dataset const& dataset, SampleFields fields) : dataset_(dataset), fields_(std::move(fields)) {}
@@ -192,10 +274,13 @@ class DatasetPairs final : public TextPairs {
 }  // namespace
 
 bool is_text_file(std::string const& path) {
-  return path.ends_with(".tsv") || path.ends_with(".tsv.gz") || path.ends_with(".tsv.zst");
+  return path == "-" || path.ends_with(".tsv") || path.ends_with(".tsv.gz") || path.ends_with(".tsv.zst");
 }
 
 std::unique_ptr<TextPairs> open_tsv(std::vector<std::string> const& paths) {
+  if (paths == std::vector<std::string>{"-"}) {
+    return std::make_unique<StreamPairs>();
+  }
   std::vector<Part> parts;
   for (std::string const& path : paths) {
     std::vector<IndexedText> files;

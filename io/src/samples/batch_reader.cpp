@@ -42,8 +42,8 @@ void take(std::span<std::int32_t const>& message, SideFields& side) {
 
 }  // namespace
 
-BatchReader::BatchReader(BatchPlanner planner, MicroBatchCut const& cut, Communicator group)
-    : planner_(std::move(planner)), cut_(cut), group_(std::move(group)) {
+BatchReader::BatchReader(BatchPlanner planner, MicroBatchCut const& cut, Communicator group, Group kind)
+    : planner_(std::move(planner)), cut_(cut), group_(std::move(group)), for_all_(kind == Group::of_all) {
   batch_.context = cut.context;
   batch_.content.progress = planned();
 }
@@ -93,15 +93,23 @@ void BatchReader::read_ahead() {
 }
 
 void BatchReader::read() {
-  SampledMicroBatches const batch(planner_.mixture(), planner_.next(), cut_);
+  GlobalBatch const whole = planner_.next();
   std::vector<PackFields>& into = ahead_.micro_batches;
-  into.resize(std::max(into.size(), static_cast<std::size_t>(batch.count())));
-  for (std::int64_t index = 0; index < batch.count(); ++index) {
-    batch.read(index, into[static_cast<std::size_t>(index)]);
+  std::size_t read = 0;
+  ahead_.counts.clear();
+  MicroBatchCut cut = cut_;
+  for (int rank = 0; rank < (for_all_ ? cut_.data.ranks : 1); ++rank) {
+    cut.data.rank = for_all_ ? rank : cut_.data.rank;
+    SampledMicroBatches const batch(planner_.mixture(), whole, cut);
+    ahead_.counts.push_back(batch.count());
+    into.resize(std::max(into.size(), read + static_cast<std::size_t>(batch.count())));
+    for (std::int64_t index = 0; index < batch.count(); ++index) {
+      batch.read(index, into[read++]);
+    }
   }
   ahead_.head = place();
-  ahead_.head.micro_batches = batch.count();
-  ahead_.head.tokens = batch.tokens();
+  ahead_.head.micro_batches = ahead_.counts.front();
+  ahead_.head.tokens = whole.tokens;
   ahead_.progress = planned();
 }
 
@@ -110,24 +118,32 @@ void BatchReader::share() {
   std::vector<PackFields>& micro_batches = batch_.content.micro_batches;
   if (group_.rank() == 0) {
     message_.clear();
-    for (std::size_t index = 0; index < static_cast<std::size_t>(head.micro_batches); ++index) {
-      put(message_, micro_batches[index].source);
-      put(message_, micro_batches[index].target);
+    std::size_t index = 0;
+    for (std::int64_t const count : batch_.content.counts) {  // each data rank's, after their number and size
+      std::size_t const start = message_.size();
+      message_.insert(message_.end(), {static_cast<std::int32_t>(count), 0});
+      for (std::int64_t own = 0; own < count; ++own, ++index) {
+        put(message_, micro_batches[index].source);
+        put(message_, micro_batches[index].target);
+      }
+      message_[start + 1] = static_cast<std::int32_t>(message_.size() - start);
     }
     head.message_size = std::ssize(message_);
   }
   head = broadcast_value(group_, head);
-  if (head.message_size == 0) {
-    return;  // this data rank has no share of the batch, and an empty message has no memory to lend
-  }
   message_.resize(static_cast<std::size_t>(head.message_size));
   Shape const shape{head.message_size};
   group_.broadcast(Tensor::borrow(message_.data(), DType::int32, shape, MemorySpace::host), 0);
   if (group_.rank() == 0) {
     return;
   }
-  micro_batches.resize(std::max(micro_batches.size(), static_cast<std::size_t>(head.micro_batches)));
   std::span<std::int32_t const> rest(message_);
+  for (int rank = 0; for_all_ && rank < cut_.data.rank; ++rank) {
+    rest = rest.subspan(static_cast<std::size_t>(rest[1]));
+  }
+  head.micro_batches = rest[0];
+  rest = rest.subspan(2);
+  micro_batches.resize(std::max(micro_batches.size(), static_cast<std::size_t>(head.micro_batches)));
   for (std::size_t index = 0; index < static_cast<std::size_t>(head.micro_batches); ++index) {
     take(rest, micro_batches[index].source);
     take(rest, micro_batches[index].target);

@@ -87,7 +87,9 @@ SampleStream::SampleStream(Corpus corpus, std::int64_t max_length, std::uint64_t
 
 void SampleStream::enter(std::int64_t epoch, std::int64_t window) {
   order_ = usable_samples(*corpus_.samples, epoch, window, max_length_);
-  shuffle(order_, key_, epoch, window);
+  if (!corpus_.samples->is_stream()) {
+    shuffle(order_, key_, epoch, window);
+  }
   epoch_ = epoch;
   window_ = window;
   place_ = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
@@ -62,9 +64,13 @@ class PairSamples final : public SampleSource {
       : setup_(std::move(setup)),
         order_(setup_.pairs->size(),
                setup_.seed ? std::optional(random_key(*setup_.seed, "batches.blocks")) : std::nullopt, setup_.sizes),
+        max_windows_(setup_.pairs->is_stream() ? std::int64_t{1} << 31 : order_.windows()),
         pool_(setup_.vocabulary) {}
 
-  std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }
+  bool is_stream() const override { return setup_.pairs->is_stream(); }
+  std::int64_t windows(std::int64_t /*epoch*/) const override {
+    return last_window_ ? *last_window_ + 1 : max_windows_;
+  }
   std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override;
   SampleCost cost(std::int64_t epoch, std::int64_t index) const override { return cost_of(sample(epoch, index)); }
   std::int64_t predicted(std::int64_t epoch, std::int64_t index) const override {
@@ -84,6 +90,7 @@ class PairSamples final : public SampleSource {
     std::int64_t epoch = -1;
     std::int64_t number = 0;
     std::vector<Sample> samples = {};
+    std::int64_t usable_tokens = 0;  ///< of a stream: the longer sides of those that are short enough
   };
 
   SampleCost cost_of(Sample const& sample) const {
@@ -97,14 +104,25 @@ class PairSamples final : public SampleSource {
   Window const& held(std::int64_t epoch, std::int64_t window) const;
   void read_ahead(std::int64_t epoch, std::int64_t window) const;
   Window load(std::int64_t epoch, std::int64_t window) const;
-  /// The samples of a range of pairs within a block.
-  std::vector<Sample> make(std::int64_t epoch, IndexRange range, SideTokenizers& tokenizers) const;
+  /// Makes the samples of blocks; read(range) gives the pairs of each.
+  Window make_window(std::int64_t epoch, std::int64_t window, std::vector<IndexRange> const& ranges,
+                     std::function<std::vector<TextPair>(std::size_t)> const& read) const;
+  /// The same of a stream: a window that was read, or the next ones until one has usable samples, or the stream ends.
+  Window const& held_of_stream(std::int64_t epoch, std::int64_t window) const;
+  void read_stream(std::int64_t window) const;
+  /// The samples of pairs within a block, whose first one has the number `begin`.
+  std::vector<Sample> make(std::int64_t epoch, std::int64_t begin, std::vector<TextPair> pairs,
+                           SideTokenizers& tokenizers) const;
   Sample tokenized(NumberedPair numbered, std::int64_t epoch, SideTokenizers& tokenizers) const;
 
   PairSamplesSetup setup_;
   WindowOrder order_;
+  std::int64_t max_windows_;
   mutable TokenizerPool pool_;
-  mutable std::list<Window> latest_;  ///< the two that were asked for last: a batch may lie in both
+  mutable std::deque<Window> stream_;  ///< windows of a stream, the last one being ahead
+  mutable bool stream_ended_ = false;
+  mutable std::optional<std::int64_t> last_window_;  ///< of a stream that has ended: that of its last usable sample
+  mutable std::list<Window> latest_;                 ///< the two that were asked for last: a batch may lie in both
   mutable std::optional<std::vector<SampleCost>> some_costs_;  ///< from which totals are estimated ...
   mutable std::int64_t some_pairs_ = 0;                        ///< ... and the number of pairs that they are of
 
@@ -191,12 +209,12 @@ Sample PairSamples::tokenized(NumberedPair numbered, std::int64_t epoch, SideTok
   return sample;
 }
 
-std::vector<Sample> PairSamples::make(std::int64_t epoch, IndexRange range, SideTokenizers& tokenizers) const {
-  std::vector<TextPair> pairs = setup_.pairs->read(range);
+std::vector<Sample> PairSamples::make(std::int64_t epoch, std::int64_t begin, std::vector<TextPair> pairs,
+                                      SideTokenizers& tokenizers) const {
   std::vector<NumberedPair> numbered;
   numbered.reserve(pairs.size());
   for (TextPair& pair : pairs) {
-    numbered.push_back({range.begin + std::ssize(numbered), std::move(pair)});
+    numbered.push_back({begin + std::ssize(numbered), std::move(pair)});
   }
   setup_.modifiers.apply(numbered, setup_.vocabulary, setup_.seed.value_or(0), epoch);
   std::vector<Sample> samples;
@@ -221,13 +239,19 @@ PairSamples::Window PairSamples::load(std::int64_t epoch, std::int64_t window) c
     }
     ranges.back().end = item + 1;
   }
+  return make_window(epoch, window, ranges, [&](std::size_t at) { return setup_.pairs->read(ranges[at]); });
+}
+
+PairSamples::Window PairSamples::make_window(std::int64_t epoch, std::int64_t window,
+                                             std::vector<IndexRange> const& ranges,
+                                             std::function<std::vector<TextPair>(std::size_t)> const& read) const {
   std::vector<std::vector<Sample>> blocks(ranges.size());
   in_threads(
       std::ssize(ranges),
       [&] {
         return [&, tokenizers = pool_.borrow()](std::int64_t index) {
           auto const at = static_cast<std::size_t>(index);
-          blocks[at] = make(epoch, ranges[at], *tokenizers);
+          blocks[at] = make(epoch, ranges[at].begin, read(at), *tokenizers);
         };
       },
       own_processors());
@@ -238,7 +262,61 @@ PairSamples::Window PairSamples::load(std::int64_t epoch, std::int64_t window) c
   return loaded;
 }
 
+void PairSamples::read_stream(std::int64_t window) const {
+  std::int64_t const block = setup_.sizes.block_items;
+  std::int64_t const begin = window * block * setup_.sizes.window_blocks;
+  std::int64_t const end = begin + block * setup_.sizes.window_blocks;
+  std::vector<TextPair> pairs = setup_.pairs->read({begin, end});
+  stream_ended_ = begin + std::ssize(pairs) < end;
+  std::vector<IndexRange> ranges;
+  for (std::int64_t at = begin; at < begin + std::ssize(pairs); at += block) {
+    ranges.push_back({at, std::min(at + block, begin + std::ssize(pairs))});
+  }
+  stream_.push_back(make_window(0, window, ranges, [&](std::size_t at) {
+    auto const from = pairs.begin() + (ranges[at].begin - begin);
+    return std::vector<TextPair>(std::make_move_iterator(from), std::make_move_iterator(from + ranges[at].count()));
+  }));
+  for (Sample const& sample : stream_.back().samples) {
+    std::int64_t const longer = cost_of(sample).longer();
+    stream_.back().usable_tokens += longer <= setup_.max_length ? longer : 0;
+  }
+}
+
+PairSamples::Window const& PairSamples::held_of_stream(std::int64_t epoch, std::int64_t window) const {
+  if (epoch > 0) {
+    throw DataError("{} has ended after its last sentence pair, and cannot be read again", setup_.pairs->name());
+  }
+  auto const find = [&] { return std::ranges::find(stream_, window, &Window::number); };
+  if (find() == stream_.end()) {
+    read_stream(window);
+  }
+  // The window is the last one if no usable sample follows it.
+  while (!stream_ended_ && (stream_.back().number == window || stream_.back().usable_tokens == 0)) {
+    read_stream(stream_.back().number + 1);
+  }
+  if (stream_ended_ && !last_window_) {
+    auto const last =
+        std::find_if(stream_.rbegin(), stream_.rend(), [](Window const& each) { return each.usable_tokens > 0; });
+    if (last == stream_.rend() && window == 0) {
+      throw DataError("{} has no sentence pair of at most model.max_length = {} tokens", setup_.pairs->name(),
+                      setup_.max_length);
+    }
+    last_window_ = last == stream_.rend() ? window : last->number;
+  }
+  // A batch that is being made may have samples of earlier windows.
+  std::int64_t before = 0;
+  auto needed = find();
+  while (needed != stream_.begin() && before < setup_.batch_tokens + setup_.max_length) {
+    before += (--needed)->usable_tokens;
+  }
+  stream_.erase(stream_.begin(), needed);
+  return *find();
+}
+
 PairSamples::Window const& PairSamples::held(std::int64_t epoch, std::int64_t window) const {
+  if (is_stream()) {
+    return held_of_stream(epoch, window);
+  }
   auto const is_it = [&](Window const& known) { return known.epoch == epoch && known.number == window; };
   auto const found = std::ranges::find_if(latest_, is_it);
   if (found != latest_.end()) {
@@ -292,6 +370,14 @@ void PairSamples::read(std::int64_t epoch, std::span<std::int64_t const> indices
 }
 
 SampleTotals PairSamples::totals(std::int64_t /*epoch*/, std::int64_t max_length) const {
+  if (is_stream()) {  // what is to come is not known: a bound, of short sentences
+    constexpr std::int64_t usual_length = 16;
+    std::int64_t const pairs = setup_.pairs->size();
+    return {.usable = pairs,
+            .tokens = pairs * std::min(usual_length, max_length),
+            .longest = max_length,
+            .estimated = true};
+  }
   constexpr std::int64_t parts = 4;
   constexpr std::int64_t pairs_of_part = 512;
   std::int64_t const size = setup_.pairs->size();
@@ -303,7 +389,7 @@ SampleTotals PairSamples::totals(std::int64_t /*epoch*/, std::int64_t max_length
       std::int64_t const begin = share(size, part, parts).begin;
       IndexRange const range{begin, all ? size : begin + pairs_of_part};
       some_pairs_ += range.count();
-      std::ranges::transform(make(0, range, *tokenizers), std::back_inserter(*some_costs_),
+      std::ranges::transform(make(0, begin, setup_.pairs->read(range), *tokenizers), std::back_inserter(*some_costs_),
                              [&](Sample const& sample) { return cost_of(sample); });
     }
   }
@@ -325,7 +411,9 @@ SampleTotals PairSamples::totals(std::int64_t /*epoch*/, std::int64_t max_length
 }
 
 std::string PairSamples::describe() const {
-  return fmt::format("{} sentence pairs, {}{}{}", readable_count(setup_.pairs->size()),
+  return fmt::format("{}, {}{}{}",
+                     is_stream() ? "sentence pairs of " + setup_.pairs->name() + ", in its order"
+                                 : readable_count(setup_.pairs->size()) + " sentence pairs",
                      setup_.modifiers.empty() ? "" : "modified (" + setup_.modifiers.describe() + ") and ",
                      "tokenized while they are read",
                      setup_.form == PairForm::prefixed ? ", the sources as prefixes of the targets" : "");

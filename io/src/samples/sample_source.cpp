@@ -287,6 +287,8 @@ std::unique_ptr<SampleSource> samples_for_text(Config const& config, Task const&
         place_of_task(config), name);
   }
   auto const tag = tag_of(use.corpus, vocabulary.source, name, *form != PairForm::targets);
+  constexpr WindowOrder::Sizes of_stream{.block_items = 256, .window_blocks = 4};  // a step waits for two windows
+  auto const sizes = pairs->is_stream() ? of_stream : WindowOrder::Sizes();
   return pair_samples({.pairs = std::move(pairs),
                        .vocabulary = vocabulary,
                        .form = *form,
@@ -294,7 +296,10 @@ std::unique_ptr<SampleSource> samples_for_text(Config const& config, Task const&
                        .tag = use.corpus.tag,
                        .warning = tag_warning(use.corpus, vocabulary.source, tag),
                        .modifiers = std::move(modifiers),
-                       .fields = use.fields});
+                       .fields = use.fields,
+                       .sizes = sizes,
+                       .max_length = config.model.max_length,
+                       .batch_tokens = config.train.batch_tokens});
 }
 
 }  // namespace heddle

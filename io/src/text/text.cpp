@@ -142,6 +142,10 @@ bool LineReader::next(std::string& line) {
   return true;
 }
 
+void LineReader::interrupt() {
+  bytes_->interrupt();
+}
+
 int64_t LineReader::file_position() const noexcept {
   return bytes_->position();
 }

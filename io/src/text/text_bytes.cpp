@@ -130,16 +130,22 @@ bool TextBytes::is_terminal() const {
 /// Waits for bytes and reads those that are there; 0 at the end of the file.
 std::size_t TextBytes::read_file(std::span<unsigned char> into) {
   while (!ended_) {
+    constexpr int milliseconds = 200;
+    pollfd waiting{file_.get(), POLLIN, 0};
+    int const ready = ::poll(&waiting, 1, milliseconds);
+    if (interrupted_) {
+      throw Error("reading is interrupted");
+    }
+    if (ready == 0 || (ready < 0 && errno == EINTR)) {
+      continue;
+    }
     ssize_t const count = ::read(file_.get(), into.data(), into.size());
     if (count >= 0) {
       ended_ = count == 0;
       position_ += count;
       return static_cast<std::size_t>(count);
     }
-    if (errno == EAGAIN) {  // a terminal that another program has set not to block
-      pollfd ready{file_.get(), POLLIN, 0};
-      ::poll(&ready, 1, -1);
-    } else if (errno != EINTR) {
+    if (errno != EAGAIN && errno != EINTR) {  // EAGAIN: of a terminal that another program has set not to block
       throw DataError("cannot read: {}", std::strerror(errno));
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -45,6 +46,9 @@ class TextBytes {
   /// have something else after a member, once the bytes before are read.
   std::size_t read(std::span<char> into);
 
+  /// Ends a wait for bytes in another thread: `read` throws Error, there and from now on.
+  void interrupt() { interrupted_ = true; }
+
   bool is_terminal() const;
   /// Bytes of the file that were read, compressed ones for a compressed file.
   std::int64_t position() const { return position_; }
@@ -70,6 +74,7 @@ class TextBytes {
   std::size_t end_ = 0;
   std::int64_t position_ = 0;
   bool ended_ = false;
+  std::atomic<bool> interrupted_ = false;
   std::unique_ptr<Decompressor> decompressor_;
   bool in_member_ = false;
   bool more_inside_ = false;  ///< the decompressor may hold bytes that had no room in the last read

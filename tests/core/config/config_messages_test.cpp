@@ -29,6 +29,17 @@ TEST(ConfigFile, LargeOnesAreNotRead) {
   EXPECT_EQ(load_config(path), Config());
 }
 
+TEST(Config, AStreamIsReadAloneAndOnce) {
+  EXPECT_NO_THROW(parse_config("[data]\ntrain = \"-\"\n", "x"));
+  expect_contains(
+      refusal("[data]\ntrain = [\"a.tsv\", \"-\"]\n"),
+      "run.toml:2:1: data.train: \"-\" is the standard input, which is read once and in its order; expected it alone");
+  expect_contains(refusal("[data.corpus.web]\ntrain = \"-\"\n"), "run.toml:2:1: data.corpus.web.train: \"-\"");
+  expect_contains(refusal("[data]\nvalid = \"-\"\n"), "run.toml:2:1: data.valid: \"-\"");
+  expect_contains(refusal("[data.valid_sets]\nweb = \"-\"\n"), "run.toml:2:1: data.valid_sets.web: \"-\"");
+  expect_contains(refusal("[data]\ntrain = \"-\"\n[train]\nepochs = 2\n"), "run.toml:4:1: train.epochs = 2 beside");
+}
+
 TEST(Config, TheTrainingDatasetIsOneFileOrSeveral) {
   EXPECT_EQ(parse_config("[data]\ntrain = \"a.h5\"\n", "x").data.train, std::vector<std::string>{"a.h5"});
   Config const two = parse_config("[data]\ntrain = [\"a.h5\", \"b.h5\"]\n", "x");

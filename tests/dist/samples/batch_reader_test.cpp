@@ -109,6 +109,30 @@ TEST_F(BatchReaderTest, ABatchMayLeaveNothingHere) {
   EXPECT_LT(empty, 10) << "a later batch is read as always";
 }
 
+TEST_F(BatchReaderTest, OneRankReadsForAllDataRanks) {
+  CountingSamples const alone;
+  BatchPlanner planner(alone, limits, 7);
+  MicroBatchCut own = cut;
+  own.data = {world_.rank(), world_.size()};
+  CountingSamples const shared;
+  BatchReader reader({shared, limits, 7}, own, world_, BatchReader::Group::of_all);
+  std::int64_t const asked_before = shared.asked;
+  for (int step = 0; step < 12; ++step) {
+    SampledMicroBatches const expected(alone, planner.next(), own);
+    MicroBatchSource const& batch = reader.next();
+    reader.read_ahead();
+    ASSERT_EQ(batch.count(), expected.count());
+    EXPECT_EQ(batch.tokens().all, expected.tokens().all);
+    for (std::int64_t index = 0; index < batch.count(); ++index) {
+      EXPECT_EQ(host(batch.micro_batch(index).source.id), host(expected.micro_batch(index).source.id));
+      EXPECT_EQ(host(batch.micro_batch(index).target_rows.sample),
+                host(expected.micro_batch(index).target_rows.sample));
+    }
+  }
+  reader.seek({});  // ends what is read ahead
+  EXPECT_EQ(shared.asked > asked_before, world_.rank() == 0);
+}
+
 TEST_F(BatchReaderTest, AnErrorOfReadingIsEverybodysAtTheStepThatNeedsTheBatch) {
   CountingSamples samples;
   BatchReader reader({samples, {.batch_tokens = 1000, .max_length = 100}, 7}, cut, world_);

@@ -1,7 +1,12 @@
+#include <fcntl.h>
+#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
+#include <array>
+#include <chrono>
 #include <heddle/io/pairs/pair_files.hpp>
+#include <thread>
 
 #include "dataset_fixture.hpp"
 
@@ -91,6 +96,70 @@ TEST_F(PairFilesTest, ReadsCompressedText) {
   }
   directory_.write("a.tsv.gz.heddle-text", "short");
   EXPECT_EQ(open_tsv({directory_ / "a.tsv.gz"})->size(), 9000);
+}
+
+/// Makes a file or a pipe the standard input.
+class StandardInput {
+ public:
+  explicit StandardInput(std::string const& path) : before_(::dup(0)) {
+    int const opened = ::open(path.c_str(), O_RDONLY);
+    ::dup2(opened, 0);
+    ::close(opened);
+  }
+  explicit StandardInput(int descriptor) : before_(::dup(0)) { ::dup2(descriptor, 0); }
+  ~StandardInput() {
+    ::dup2(before_, 0);
+    ::close(before_);
+  }
+  StandardInput(StandardInput const&) = delete;
+  StandardInput& operator=(StandardInput const&) = delete;
+
+ private:
+  int before_;
+};
+
+TEST_F(PairFilesTest, TheStandardInputIsAStream) {
+  std::string const text = lines(30);
+  StandardInput const input(tsv("stream", text));
+  auto const pairs = open_tsv({"-"});
+  EXPECT_TRUE(pairs->is_stream());
+  EXPECT_EQ(pairs->read({0, 2})[1].target, "target 1");
+  EXPECT_EQ(pairs->read({10, 12})[0].source, "source 10") << "those before are passed over";
+  EXPECT_THAT(message_of<Error>([&] { pairs->read({5, 6}); }), HasSubstr("line 6 was read before"));
+  EXPECT_EQ(pairs->read({12, 100}).size(), 18U);
+  EXPECT_THAT(pairs->read({100, 200}), IsEmpty());
+  expect_data_error(
+      [&] {
+        open_tsv({"-"})->read({31, 40});
+      },
+      {"the standard input ends after line 30", "as line 31", "send the same lines again"});
+}
+
+TEST_F(PairFilesTest, LinesOfAStreamThatAreWrongAreNamed) {
+  auto const refused = [&](std::string const& text, Texts const& message) {
+    StandardInput const input(tsv("stream", text));
+    expect_data_error([&] { open_tsv({"-"})->read({0, 10}); }, message);
+  };
+  refused("a\tb\nc\n", {"the standard input: line 2 has 0 tabs; expected SOURCE<TAB>TARGET"});
+  refused("a\tb\nc\td\t0-0\n", {"line 2 has 2 tabs"});
+  refused("a\tb\t0-1\n", {"the standard input, line 1: \"0-1\" is not a link"});
+  refused("a\tb\nc\t\xFF\n", {"the standard input: line 2: byte 3 (0xFF) is not valid UTF-8"});
+}
+
+TEST_F(PairFilesTest, AWaitForAStreamCanBeEnded) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  StandardInput const input(ends[0]);
+  auto const pairs = open_tsv({"-"});
+  std::string message;
+  std::thread reading([&] { message = message_of<Error>([&] { pairs->read({0, 1}); }); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  pairs->interrupt();
+  reading.join();
+  EXPECT_THAT(message, HasSubstr("interrupted"));
+  EXPECT_THAT(message_of<Error>([&] { pairs->read({0, 1}); }), HasSubstr("not read any more"));
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST_F(PairFilesTest, AlignmentsAreAThirdColumnOrFile) {

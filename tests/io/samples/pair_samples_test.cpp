@@ -7,6 +7,35 @@
 namespace heddle {
 namespace {
 
+/// Lines of a stream: pair N is "N words", every tenth has an empty side. Knows what was read.
+class MadeStream final : public TextPairs {
+ public:
+  explicit MadeStream(std::int64_t pairs) : pairs_(pairs) {}
+
+  bool is_stream() const override { return true; }
+  std::int64_t size() const override { return std::int64_t{1} << 40; }
+  SampleFields fields() const override { return {}; }
+  std::string const& name() const override { return name_; }
+  std::string const& digest() const override { return name_; }
+
+  std::vector<TextPair> read(IndexRange range) const override {
+    EXPECT_GE(range.begin, next) << "a stream does not go back";
+    std::vector<TextPair> pairs;
+    for (next = range.begin; next < std::min(range.end, pairs_); ++next) {
+      bool const left_out = next % 10 == 3 || (next >= silent.begin && next < silent.end);
+      pairs.push_back({.source = left_out ? "" : english_number(next % 1000), .target = german_number(next % 1000)});
+    }
+    return pairs;
+  }
+
+  mutable std::int64_t next = 0;
+  IndexRange silent{};  ///< these have an empty side, too
+
+ private:
+  std::int64_t pairs_;
+  std::string name_ = "a stream";
+};
+
 class PairSamplesTest : public testing::Test {
  protected:
   static constexpr WindowOrder::Sizes sizes{.block_items = 512, .window_blocks = 4};
@@ -26,6 +55,28 @@ class PairSamplesTest : public testing::Test {
             .seed = 5,
             .modifiers = Modifiers(settings, {.name = path, .fields = {}, .vocabulary = separate_vocabulary()}),
             .sizes = sizes};
+  }
+  static PairSamplesSetup setup(std::shared_ptr<MadeStream> stream) {
+    return {.pairs = std::move(stream),
+            .vocabulary = separate_vocabulary(),
+            .seed = 5,
+            .sizes = {.block_items = 8, .window_blocks = 3},
+            .max_length = 64,
+            .batch_tokens = 700};
+  }
+  static BatchPlanner planner(SampleSource const& samples) {
+    return {samples, {.batch_tokens = 700, .max_length = 64, .epochs = 1}, 5};
+  }
+  /// The tokens of all batches to the stream's end.
+  static std::vector<std::vector<std::int32_t>> rest(BatchPlanner& batches) {
+    std::vector<std::vector<std::int32_t>> tokens;
+    while (!batches.exhausted()) {
+      GlobalBatch const batch = batches.next();
+      PackFields read;
+      batches.mixture().read(batch.samples, 0, read);  // of several windows
+      tokens.push_back(read.source.id);
+    }
+    return tokens;
   }
   static PackFields read(SampleSource const& samples, std::int64_t epoch, std::vector<std::int64_t> const& indices) {
     PackFields tokens;
@@ -131,6 +182,65 @@ TEST_F(PairSamplesTest, BatchesContinueInsideAWindow) {
     ASSERT_EQ(one.tokens.all, other.tokens.all);
   }
   EXPECT_GT(undisturbed.epochs(), 1);
+}
+
+TEST_F(PairSamplesTest, AStreamIsReadInItsOrderToItsEnd) {
+  for (std::int64_t const pairs : {1000, 1008, 1004}) {  // a window has 24 lines, a batch samples of several
+    auto const stream = std::make_shared<MadeStream>(pairs);
+    stream->silent = {200, 300};  // more than a window
+    if (pairs == 1004) {
+      stream->silent = {900, 1004};
+    }
+    auto const samples = pair_samples(setup(stream));
+    BatchPlanner batches = planner(*samples);
+    EXPECT_EQ(stream->next, 0) << "nothing is read before it is asked for";
+    std::vector<std::int32_t> all;
+    for (auto const& tokens : rest(batches)) {
+      all.insert(all.end(), tokens.begin(), tokens.end());
+    }
+    std::vector<std::int32_t> expected;
+    auto const again = std::make_shared<MadeStream>(pairs);
+    again->silent = stream->silent;
+    for (TextPair const& pair : again->read({0, pairs})) {
+      if (!pair.empty()) {
+        auto const ids = separate_vocabulary().source.encode(pair.source);
+        expected.insert(expected.end(), ids.begin(), ids.end());
+        expected.push_back(separate_vocabulary().source.special_ids().end);
+      }
+    }
+    EXPECT_EQ(all, expected) << pairs;
+    EXPECT_EQ(batches.epochs(), 1);
+    expect_data_error([&] { batches.next(); }, "a stream has ended");
+  }
+}
+
+TEST_F(PairSamplesTest, AStreamThatIsSentAgainContinues) {
+  auto const samples = pair_samples(setup(std::make_shared<MadeStream>(1000)));
+  BatchPlanner undisturbed = planner(*samples);
+  for (int batch = 0; batch < 5; ++batch) {
+    undisturbed.next();
+  }
+  MixtureCursor const cursor = undisturbed.cursor();
+  auto const expected = rest(undisturbed);
+  auto const others = pair_samples(setup(std::make_shared<MadeStream>(1000)));
+  BatchPlanner resumed = planner(*others);
+  resumed.seek(cursor);
+  EXPECT_EQ(rest(resumed), expected);
+  // The place after the last sample is known again.
+  auto const ended = pair_samples(setup(std::make_shared<MadeStream>(1000)));
+  BatchPlanner at_end = planner(*ended);
+  at_end.seek(undisturbed.cursor());
+  EXPECT_TRUE(at_end.exhausted());
+}
+
+TEST_F(PairSamplesTest, AStreamWithoutSamplesIsRefused) {
+  for (std::int64_t const pairs : {0, 100}) {
+    auto const stream = std::make_shared<MadeStream>(pairs);
+    stream->silent = {0, 100};
+    auto const samples = pair_samples(setup(stream));
+    BatchPlanner batches = planner(*samples);
+    expect_data_error([&] { batches.next(); }, "a stream has no sentence pair of at most model.max_length = 64 tokens");
+  }
 }
 
 }  // namespace

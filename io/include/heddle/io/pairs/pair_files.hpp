@@ -9,11 +9,11 @@
 
 namespace heddle {
 
-/// Whether a name is that of text that is trained on as it is: FILE.tsv, FILE.tsv.gz, FILE.tsv.zst.
+/// Whether a name is that of text that is trained on as it is: FILE.tsv, FILE.tsv.gz, FILE.tsv.zst, or "-".
 bool is_text_file(std::string const& path);
 
 /// The pairs of TSV files: SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET<TAB>ALIGNMENT. Throws DataError as IndexedText does,
-/// and for another number of columns.
+/// and for another number of columns. "-" alone is the standard input, a stream, which is opened when it is read.
 std::unique_ptr<TextPairs> open_tsv(std::vector<std::string> const& paths);
 /// The pairs of files side by side. Throws DataError as IndexedText does, and for unequal numbers of lines.
 std::unique_ptr<TextPairs> open_parallel(ParallelFiles const& files);

@@ -41,10 +41,15 @@ class TextPairs {
   TextPairs(TextPairs const&) = delete;
   TextPairs& operator=(TextPairs const&) = delete;
 
-  /// The number of pairs, at least 1. Some may have an empty side.
+  /// Whether pairs are read once and in their order, by one thread. Their number is then not known.
+  virtual bool is_stream() const { return false; }
+  /// The number of pairs, at least 1; of a stream the largest possible one. Some may have an empty side.
   virtual std::int64_t size() const = 0;
-  /// The pairs of a range. Throws DataError, which names file and line, where they cannot be read.
+  /// The pairs of a range; of a stream, which then begins where the last one ended or later, fewer where it ends.
+  /// Throws DataError, which names file and line, where they cannot be read.
   virtual std::vector<TextPair> read(IndexRange range) const = 0;
+  /// Ends a wait for a stream in another thread: `read` throws there.
+  virtual void interrupt() const {}
   /// The fields that pairs have.
   virtual SampleFields fields() const = 0;
   /// The file, or the first of several.

@@ -11,8 +11,8 @@ namespace heddle {
 class BackgroundThread;
 
 /// Reads the batches of a training run for a group of ranks that train on the same samples: rank 0 of the group plans
-/// and reads, the others get the tokens from it. An error of reading is thrown on every rank, by the call of `next`
-/// that was to return the batch.
+/// and reads, the others get the tokens from it. Data that one rank alone can read, such as a stream, it reads for all
+/// data ranks. An error of reading is thrown on every rank, by the call of `next` that was to return the batch.
 class BatchReader {
  public:
   /// The place in the data after a batch.
@@ -22,8 +22,12 @@ class BatchReader {
     std::vector<double> corpus_epochs{};  ///< BatchPlanner::corpus_epochs
   };
 
-  /// `cut` differs between ranks at most in `context`.
-  BatchReader(BatchPlanner planner, MicroBatchCut const& cut, Communicator group);
+  enum class Group : std::uint8_t {
+    of_a_data_rank,  ///< `cut` differs between ranks at most in `context`
+    of_all           ///< in `data`, too
+  };
+
+  BatchReader(BatchPlanner planner, MicroBatchCut const& cut, Communicator group, Group kind = Group::of_a_data_rank);
   /// Waits for a batch that is being read ahead.
   ~BatchReader();
 
@@ -59,7 +63,8 @@ class BatchReader {
   /// A batch as it was read.
   struct Content {
     Head head;
-    std::vector<PackFields> micro_batches;  ///< at least head.micro_batches
+    std::vector<PackFields> micro_batches;  ///< at least head.micro_batches; then, on rank 0, those of other data ranks
+    std::vector<std::int64_t> counts;       ///< on rank 0: how many each data rank has
     Progress progress;
   };
   class Batch final : public MicroBatchSource {
@@ -86,6 +91,7 @@ class BatchReader {
   BatchPlanner planner_;
   MicroBatchCut cut_;
   Communicator group_;
+  bool for_all_;
   Batch batch_;
   Content ahead_;
   std::vector<std::int32_t> message_;

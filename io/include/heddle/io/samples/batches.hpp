@@ -20,7 +20,8 @@ struct GlobalBatch {
   void add(Mixture const& mixture, SampleId const& sample, SampleCost cost);
 };
 
-/// A source's samples in their endless order, epoch after epoch, shuffled within windows. Holds one window at a time.
+/// A source's samples in their endless order, epoch after epoch, shuffled within windows unless they are a stream.
+/// Holds one window at a time.
 class SampleStream {
  public:
   struct Entry {
@@ -70,7 +71,7 @@ class BatchPlanner {
 
     /// The limits of a run.
     static Limits of(Config const& config) {
-      return {config.train.batch_tokens, config.model.max_length, config.train.epochs};
+      return {config.train.batch_tokens, config.model.max_length, is_stream(config.data) ? 1 : config.train.epochs};
     }
   };
   /// Throws DataError if a source has no sample in its first epoch that is short enough.

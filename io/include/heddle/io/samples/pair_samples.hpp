@@ -21,11 +21,13 @@ struct PairSamplesSetup {
   Modifiers modifiers = {};
   SampleFields fields = {};  ///< that samples have where the pairs do
   WindowOrder::Sizes sizes = {};
+  std::int64_t max_length = 1024;    ///< tokens of the longest sample of a stream that is used
+  std::int64_t batch_tokens = 4096;  ///< of a batch, for which windows of a stream are kept
 };
 
 /// Samples of text that is modified and tokenized while it is read: a window at a time, by threads, and the next window
 /// while samples of this one are taken. A sample's index is 2^32 times its window, plus its place there. Totals are
-/// estimated from a few thousand pairs where there are more.
+/// estimated from a few thousand pairs where there are more. Those of a stream are not known.
 std::unique_ptr<SampleSource> pair_samples(PairSamplesSetup setup);
 
 /// The samples that a configuration's task makes of pairs of text. Throws ConfigError, which begins with `where`, for a

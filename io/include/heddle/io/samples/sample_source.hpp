@@ -27,6 +27,11 @@ struct SampleTotals {
   double share_left_out() const { return static_cast<double>(left_out) / static_cast<double>(left_out + usable); }
 };
 
+/// Whether data.train is the standard input: a stream, which is read once and in its order.
+inline bool is_stream(DataConfig const& data) {
+  return data.train == std::vector<std::string>{"-"};
+}
+
 /// Adds samples of one length.
 void add_sample(SampleTotals& totals, std::int64_t length, std::int64_t samples, std::int64_t max_length);
 
@@ -41,7 +46,11 @@ class SampleSource {
   SampleSource(SampleSource const&) = delete;
   SampleSource& operator=(SampleSource const&) = delete;
 
-  /// The number of windows of an epoch, at least 1.
+  /// Whether samples are taken in the order of their indices, not shuffled: those of a stream, which has one epoch,
+  /// whose windows are asked for in their order. It keeps those that a batch of its limits may need.
+  virtual bool is_stream() const { return false; }
+  /// The number of windows of an epoch, at least 1; of a stream, whose end is not known until the last window with
+  /// samples is asked for, the largest possible one.
   virtual std::int64_t windows(std::int64_t epoch) const = 0;
   /// The indices of a window's samples, ascending. Each sample is in one window.
   virtual std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const = 0;

@@ -51,6 +51,8 @@ class LineReader {
   /// naming the file and the line number, for bytes that are not UTF-8 (with InvalidUtf8::fail), a line that is too
   /// long, a damaged or truncated gzip or zstd stream, a failed read.
   bool next(std::string& line);
+  /// Ends a wait for bytes in another thread: `next` throws Error, there and from now on.
+  void interrupt();
 
   std::filesystem::path const& path() const noexcept { return path_; }
   /// The number of lines read so far, which is the number (from 1) of the latest line.
