@@ -12,6 +12,7 @@
 #include <heddle/io/exchange/opustrainer.hpp>
 #include <iterator>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "formats/yaml_text.hpp"
@@ -45,26 +46,27 @@ class Conversion {
   Conversion(json::object const& theirs, std::string const& where) : theirs_(theirs), where_(where) {}
 
   std::string text() {
-    std::string text = fmt::format("# from {}\n", where_);
     for (auto const& [name, files] : member(theirs_, "datasets").as_object()) {
       std::vector<std::string> paths;
       json::array const all = files.is_array() ? files.get_array() : json::array{files};
       std::ranges::transform(all, std::back_inserter(paths), toml_of);
       corpora_.push_back(std::string(name));
-      text += fmt::format("\n[data.corpus.{}]\ntrain = {}\n", toml_quoted(corpora_.back()),
-                          paths.size() == 1 ? paths.front() : fmt::format("[{}]", fmt::join(paths, ", ")));
+      files_[corpora_.back()] = paths.size() == 1 ? paths.front() : fmt::format("[{}]", fmt::join(paths, ", "));
     }
-    json::array const& stages = member(theirs_, "stages").as_array();
-    for (json::value const& stage : stages) {
-      text += stage_text(std::string(stage.as_string()), &stage == &stages.back());
+    std::string const modifiers = modifiers_text(theirs_, of_all_);
+    std::string stages;
+    json::array const& all = member(theirs_, "stages").as_array();
+    for (json::value const& stage : all) {
+      stages += stage_text(std::string(stage.as_string()), &stage == &all.back());
     }
-    if (json::value const* const all = theirs_.if_contains("modifiers")) {
-      text += "\n[data.modifiers]\n";
-      for (json::value const& modifier : all->as_array()) {
-        text += modifier_text(modifier.as_object());
+    std::string text = fmt::format("# from {}\n", where_);
+    for (std::string const& corpus : corpora_) {
+      if (plain_.contains(corpus) || !copied_.contains(corpus)) {
+        text += fmt::format("\n[data.corpus.{}]\ntrain = {}\n", toml_quoted(corpus), files_.at(corpus));
       }
     }
-    return text + fmt::format("\n[train]\nseed = {}\n", member(theirs_, "seed").as_int64());
+    return text + stages + (modifiers.empty() ? "" : "\n[data.modifiers]\n" + modifiers) +
+           fmt::format("\n[train]\nseed = {}\n", member(theirs_, "seed").as_int64());
   }
 
  private:
@@ -76,15 +78,12 @@ class Conversion {
     return *found;
   }
 
-  /// A stage: "clean 0.8", …, and at last "until clean 2".
-  std::string stage_text(std::string const& name, bool is_last) const {
+  /// A stage: "clean 0.8", …, and at last "until clean 2". If it has modifiers of its own, it reads corpora of its own.
+  std::string stage_text(std::string const& name, bool is_last) {
     json::value const& stage = member(theirs_, name);
-    if (stage.is_object() && stage.get_object().contains("modifiers")) {
-      throw DataError(
-          "{}: stage {} has modifiers of its own; here modifiers are of all data, or of a corpus "
-          "([data.corpus.\"NAME\".modifiers])",
-          where_, name);
-    }
+    bool const modified = stage.is_object() && stage.get_object().contains("modifiers");
+    std::string const own_modifiers = modified ? stage_modifiers(stage.get_object()) : "";
+    std::string copies;
     json::array const& mix = stage.is_object() ? member(stage.get_object(), "mix").as_array() : stage.as_array();
     std::vector<std::string> weights;
     std::string end;
@@ -103,23 +102,55 @@ class Conversion {
       if (std::ranges::count(corpora_, corpus) == 0) {
         require(false, fmt::format("no dataset has the name {}; {}", corpus, nearest_or_all(corpus, corpora_)));
       }
+      std::string const read = modified ? corpus + "-in-" + name : corpus;
       if (until) {
         bool const never = words[2] == "inf";
         auto const epochs = parse_number<std::int64_t>(words[2]);
         require(never || (epochs && *epochs > 0), "expected a whole number of epochs, or inf");
         require(!never || is_last, "the stages after it would never start");
-        end = never ? "# until inf\n" : fmt::format("corpus = {}\nepochs = {}\n", toml_quoted(corpus), *epochs);
+        end = never ? "# until inf\n" : fmt::format("corpus = {}\nepochs = {}\n", toml_quoted(read), *epochs);
       } else {
         auto const weight = parse_number<double>(words[1]);
         require(weight && *weight >= 0, "expected a weight, a number of at least 0");
-        weights.push_back(fmt::format("{} = {}", toml_quoted(words[0]), to_toml(OptionValue(*weight))));
+        weights.push_back(fmt::format("{} = {}", toml_quoted(read), to_toml(OptionValue(*weight))));
+        (modified ? copied_ : plain_).insert(corpus);
+        if (modified) {
+          copies += fmt::format("\n# {0} as stage {1} modifies it\n[data.corpus.{2}]\ntrain = {3}\n", corpus, name,
+                                toml_quoted(read), files_.at(corpus));
+          copies += own_modifiers.empty()
+                        ? ""
+                        : fmt::format("[data.corpus.{}.modifiers]\n{}", toml_quoted(read), own_modifiers);
+        }
       }
     }
     if (end.empty()) {
       throw DataError("{}: stage {} has no \"until NAME EPOCHS\" at its end", where_, name);
     }
-    return fmt::format("\n[[data.stage]]\ntitle = {}\nweights = {{ {} }}\n{}", toml_quoted(name),
-                       fmt::join(weights, ", "), end);
+    return copies + fmt::format("\n[[data.stage]]\ntitle = {}\nweights = {{ {} }}\n{}", toml_quoted(name),
+                                fmt::join(weights, ", "), end);
+  }
+
+  /// A stage's modifiers, which hold in place of those of all stages.
+  std::string stage_modifiers(json::object const& stage) const {
+    std::set<std::string> own;
+    std::string text = modifiers_text(stage, own);
+    for (std::string const& name : of_all_) {
+      text += own.contains(name) ? "" : name + " = 0\n";
+    }
+    return text;
+  }
+
+  /// The modifiers of all stages, or of one; adds their names.
+  std::string modifiers_text(json::object const& object, std::set<std::string>& names) const {
+    std::string text;
+    if (json::value const* const all = object.if_contains("modifiers")) {
+      for (json::value const& modifier : all->as_array()) {
+        std::string const line = modifier_text(modifier.as_object());
+        names.insert(line.substr(0, line.find(' ')));
+        text += line;
+      }
+    }
+    return text;
   }
 
   /// A modifier with its rate, and its options.
@@ -143,6 +174,9 @@ class Conversion {
   json::object const& theirs_;
   std::string const& where_;
   std::vector<std::string> corpora_;
+  std::map<std::string, std::string> files_;  ///< of a corpus, in TOML
+  std::set<std::string> plain_, copied_;      ///< corpora of stages without and with modifiers of their own
+  std::set<std::string> of_all_;              ///< modifiers of all stages
 };
 
 }  // namespace

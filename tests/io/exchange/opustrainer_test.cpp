@@ -39,6 +39,32 @@ TEST_F(OpusTrainerTest, CorporaAndStagesAreThoseOfTheirConfiguration) {
   EXPECT_EQ(config.train.seed, 1111U);
 }
 
+TEST_F(OpusTrainerTest, ModifiersOfAStageAreThoseOfCorporaOfItsOwn) {
+  std::string const text = converted(
+      "datasets: {clean: c, dirty: d}\nstages: [start, end]\nstart: [clean 1, until clean 1]\n"
+      "end:\n  mix: [clean 0.4, dirty 0.6, until dirty 2]\n  modifiers:\n  - TitleCase: 0.5\n"
+      "modifiers:\n- UpperCase: 0.1\n- TitleCase: 0.2\nseed: 1\n");
+  Config const config = parse_config(text, "converted.toml", {});
+  std::map<std::string, std::map<std::string, double>> rates;
+  for (CorpusConfig const& corpus : config.data.training()) {
+    for (auto const& [name, setting] : corpus.modifiers) {
+      auto const* const whole = std::get_if<std::int64_t>(&setting.value);
+      rates[corpus.name][name] = whole != nullptr ? static_cast<double>(*whole) : std::get<double>(setting.value);
+    }
+  }
+  std::map<std::string, double> const of_all{{"title_case", 0.2}, {"upper_case", 0.1}};
+  std::map<std::string, double> const of_end{{"title_case", 0.5}, {"upper_case", 0}};
+  std::map<std::string, std::map<std::string, double>> const expected{
+      {"clean", of_all}, {"clean-in-end", of_end}, {"dirty-in-end", of_end}};
+  EXPECT_EQ(rates, expected) << text;
+  ASSERT_EQ(config.data.stages.size(), 2U);
+  DataStage const& end = config.data.stages.back();
+  EXPECT_EQ(end.weights, (std::map<std::string, double>{{"clean-in-end", 0.4}, {"dirty-in-end", 0.6}}));
+  EXPECT_EQ(end.corpus, "dirty-in-end");
+  EXPECT_THAT(converted("datasets: {a: x}\nstages: [s]\ns: {mix: [a 1, until a 1], modifiers: []}\nseed: 1\n"),
+              Not(HasSubstr("modifiers]")));
+}
+
 TEST_F(OpusTrainerTest, WhatCannotBeDoneIsRefused) {
   std::string const text = example;
   expect_data_error([&] { converted(text + "modifiers:\n- Retokenize: 1\n"); }, "no modifier like Retokenize here");
@@ -59,8 +85,6 @@ TEST_F(OpusTrainerTest, WhatCannotBeDoneIsRefused) {
   expect_data_error(stage("a 1, until a inf", "[s, t]"), "the stages after it would never start");
   expect_data_error(stage("a 1, until a 1, a 2"), "stands after the stage's end");
   expect_data_error([&] { converted("datasets: {a: x}\nstages: s\nseed: 1\n"); }, "not of the type");
-  expect_data_error([&] { converted("datasets: {a: x}\nstages: [s]\ns: {mix: [a 1], modifiers: []}\nseed: 1\n"); },
-                    "modifiers of its own");
 }
 
 }  // namespace
