@@ -75,6 +75,9 @@ same_parameters stream stopped
 # Its end is the run's. A sender that is silent does not keep a run that is done.
 ends 0 "${stream[@]}" --set run.directory=shorter < <(head -n 300 stream.tsv)
 grep -q 'done: step [0-9]* of 24, ' log || fail "the end of a stream is not the run's"
+grep -q 'to train longer: send the same lines again, and more' log || fail "what continues a stream is not said"
+ends 0 "${stream[@]}" --set run.directory=shorter < stream.tsv
+grep -q 'done: step 24 of 24, ' log || fail "a longer stream does not continue the run"
 ends 0 timeout 100 "${stream[@]}" --set run.directory=waiting < <(cat stream.tsv{,,,,}; exec sleep 200 2> /dev/null)
 expect 64 'which a restart could not read again' "$HEDDLE" run "${stream[@]:2}" --set run.directory=wrong -- mpirun -np 2
 expect 78 'a plan reads the data before the run does' "${stream[@]}" --dry-run

@@ -405,6 +405,7 @@ Ending Trainer::outcome(std::string const& how) const {
           .step = state_.step,
           .steps = config_.train.steps,
           .data_ended = input_.exhausted(),
+          .of_stream = is_stream(config_.data),
           .tokens = state_.tokens,
           .seconds = output_.seconds(),
           .best_step = state_.best_step,

@@ -86,9 +86,10 @@ std::string speed_line(boost::json::object const& report) {
 
 /// The change after which the same command trains on.
 std::string to_go_further(Ending const& ending) {
-  return ending.step >= ending.steps ? "raise train.steps"
-         : ending.data_ended         ? "raise train.epochs, or the end of the last data.stage"
-                                     : "raise train.early_stopping";
+  return ending.step >= ending.steps             ? "raise train.steps"
+         : ending.data_ended && ending.of_stream ? "send the same lines again, and more"
+         : ending.data_ended                     ? "raise train.epochs, or the end of the last data.stage"
+                                                 : "raise train.early_stopping";
 }
 
 }  // namespace

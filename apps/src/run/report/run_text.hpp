@@ -29,6 +29,7 @@ struct Ending {
   std::int64_t step = 0;
   std::int64_t steps = 0;   ///< train.steps
   bool data_ended = false;  ///< the data were read as often as the configuration asks
+  bool of_stream = false;   ///< they are read once
   std::int64_t tokens = 0;
   double seconds = 0;
   std::int64_t best_step = 0;  ///< 0: nothing was validated
