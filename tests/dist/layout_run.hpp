@@ -99,11 +99,16 @@ class LayoutRun {
     return pack;
   }
 
-  double accumulate(int step) {
+  /// This data rank's micro-batches of a step.
+  auto batch(int step, SampleGroups const& groups = {}) const {
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
-    auto const make = [&](std::int64_t index) { return pack(step, mine.begin + index); };
-    return engine_.accumulate(TestMicroBatches(mine.count(), make, target_tokens(step)), step);
+    auto const make = [this, step, mine](std::int64_t index) { return pack(step, mine.begin + index); };
+    return TestMicroBatches(mine.count(), make, target_tokens(step), groups);
   }
+
+  double accumulate(int step) { return engine_.accumulate(batch(step), step); }
+  /// A whole step, with the losses of groups of samples.
+  StepResult step(int step, SampleGroups const& groups) { return engine_.step(batch(step, groups), step, rate()); }
 
   /// The last layer's output for one micro-batch with dropout, on the last stage; empty elsewhere. Passes from part to
   /// part without a Pipeline.

@@ -72,7 +72,7 @@ struct ValidationSamples {
 /// The content of a metrics.jsonl.
 struct RunMetrics {
   /// Every number except the step, by its key; those of attention_entropy as "attention_entropy.PATH",
-  /// those of corpus_epochs as "corpus_epochs.CORPUS".
+  /// those of corpus_epochs as "corpus_epochs.CORPUS", and so corpus_nll and tag_nll.
   std::map<std::string, MetricSeries> series;
   std::vector<ValidationSamples> samples;  ///< by step, ascending
   std::int64_t unreadable = 0;             ///< lines that are not a JSON object with a step: torn by a kill

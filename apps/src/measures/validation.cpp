@@ -70,14 +70,9 @@ std::vector<std::vector<std::int32_t>> generated_tokens(ValidationSetup const& s
   return gather_lists<std::int32_t>(replicas, own);  // in the order of the ranks, which is that of the pairs
 }
 
-/// The text of translations and pairs, line by line.
-struct Translations {
-  std::vector<std::string> hypotheses, references, sources;
-};
-
-Translations text_of(Dataset const& dataset, std::vector<SampleId> const& pairs,
-                     std::vector<std::vector<std::int32_t>> const& generated) {
-  Translations text;
+SetTranslations text_of(Dataset const& dataset, std::vector<SampleId> const& pairs,
+                        std::vector<std::vector<std::int32_t>> const& generated) {
+  SetTranslations text;
   Tokenizer const& tokenizer = dataset.target_tokenizer();
   for (auto const& list : generated) {
     for (std::span<std::int32_t const> rest = list; !rest.empty();) {
@@ -98,8 +93,16 @@ void measure_translations(ValidationSetup const& setup, std::vector<MetricRegist
                           ValidationSet const& set, GlobalBatch const& batch, ValidationResult& result) {
   auto const generated = generated_tokens(setup, set, batch.samples);
   bool const computes = setup.parallel.world.rank() == 0;
-  Translations const text = computes ? text_of(set.dataset, batch.samples, generated) : Translations();
+  auto const kept = std::make_shared<SetTranslations const>(computes ? text_of(set.dataset, batch.samples, generated)
+                                                                     : SetTranslations());
+  SetTranslations const& text = *kept;
   for (MetricRegistry::Entry const& entry : metrics) {
+    if (is_command(setup.config, entry.name)) {
+      if (computes) {
+        result.commands.push_back({{entry.name, set.name, entry.metric.higher_is_better}, kept});
+      }
+      continue;
+    }
     double own = std::numeric_limits<double>::quiet_NaN();
     try {
       own = computes ? score_of(entry, {text.hypotheses, text.references, text.sources}) : own;

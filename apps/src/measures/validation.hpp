@@ -28,10 +28,11 @@ struct ValidationSetup {
 };
 
 /// Computes all that `measures` lists: the loss over each whole set, which has at least one usable sample, for a model
-/// that predicts masked tokens also their accuracy, and the metrics of its translations. Where there are some, samples
-/// and images of attention are those of the first set. The loss's micro-batches are divided among the data group, the
-/// sentences to translate among all replicas; rank 0 computes the metrics of the translations. The values are the same
-/// on every rank, and the same for any number of data ranks. Collective over the world.
+/// that predicts masked tokens also their accuracy, and the metrics of its translations; for those that are programs,
+/// only their input. Where there are some, samples and images of attention are those of the first set. The loss's
+/// micro-batches are divided among the data group, the sentences to translate among all replicas; rank 0 computes the
+/// metrics of the translations. The values are the same on every rank, and the same for any number of data ranks.
+/// Collective over the world.
 ValidationResult validate(ValidationSetup const& setup);
 
 }  // namespace heddle

@@ -16,6 +16,7 @@ class WatchedMicroBatches final : public MicroBatchSource {
     watch_.heartbeat();
     return source_.micro_batch(index);
   }
+  SampleGroups groups() const override { return source_.groups(); }
 
  private:
   MicroBatchSource const& source_;

@@ -127,6 +127,27 @@ MicroBatchSource const& RunInput::next(bool last) {
   return batch;
 }
 
+std::map<std::string, GroupLoss> RunInput::corpus_losses(std::vector<double> const& sums) const {
+  std::map<std::string, GroupLoss> losses;
+  std::vector<Corpus> const& corpora = mixture().corpora();
+  for (std::size_t corpus = 0; parallel_.world.rank() == 0 && corpus < sums.size(); ++corpus) {
+    if (std::int64_t const tokens = progress().corpus_tokens[corpus]; tokens > 0) {
+      losses[corpora[corpus].name] = {sums[corpus], tokens};
+    }
+  }
+  return losses;
+}
+
+std::map<std::string, std::string> RunInput::corpus_tags() const {
+  std::map<std::string, std::string> tags;
+  for (CorpusConfig const& corpus : config_.data.corpora) {
+    if (!corpus.tag.empty()) {
+      tags[corpus.name] = corpus.tag;
+    }
+  }
+  return tags;
+}
+
 std::map<std::string, double> RunInput::corpus_epochs() const {
   std::map<std::string, double> epochs;
   std::vector<Corpus> const& corpora = mixture().corpora();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "run/metrics/training_log.hpp"
 #include "training/trainer_setup.hpp"
 
 namespace heddle {
@@ -53,6 +54,10 @@ class RunInput {
   void end_stage() { reader_.end_stage(); }
   /// Whether the data, as the configuration asks for them, have been read; the same on all ranks.
   bool exhausted() const { return reader_.exhausted(); }
+  /// The losses of each corpus in the last batch, of which these are the sums; on rank 0, empty for one corpus.
+  std::map<std::string, GroupLoss> corpus_losses(std::vector<double> const& sums) const;
+  /// The tags of the corpora that have one.
+  std::map<std::string, std::string> corpus_tags() const;
   /// The passes over each corpus of a mixture; on rank 0.
   std::map<std::string, double> corpus_epochs() const;
 

@@ -140,7 +140,8 @@ void RunOutput::start(RunInput const& input, RunModel const& model, RunValidatio
                                            .every = config_.train.log_every,
                                            .measures = validation.measures(),
                                            .valid_datasets = validation.digests(),
-                                           .parallel = setup_.parallel},
+                                           .parallel = setup_.parallel,
+                                           .begun_line = begun_line_},
                                           log_));
 }
 

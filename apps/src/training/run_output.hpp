@@ -43,6 +43,10 @@ class RunOutput {
   double seconds() const { return training_log_ ? training_log_->seconds() : 0; }
   /// The best values so far; none on other ranks than 0.
   std::vector<BestValue> best_values() const;
+  /// CheckpointContents::begun_line; "" on other ranks than 0.
+  std::string begun_line() const { return training_log_ ? training_log_->begun_line() : ""; }
+  /// Continues a line that an earlier start has begun; before `start`.
+  void continue_line(std::string begun) { begun_line_ = std::move(begun); }
   /// Time between the two calls is not training time.
   void pause();
   void resume();
@@ -77,6 +81,7 @@ class RunOutput {
   RunLog log_;
   RunReport report_;
   std::optional<RunDirectory> directory_;
+  std::string begun_line_;
   std::optional<TrainingLog> training_log_;
   bool tracing_ = false;  ///< until the trace is written
 };

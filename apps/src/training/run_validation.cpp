@@ -3,9 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
+#include <chrono>
 #include <exception>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/io/files/sha256.hpp>
+#include <iterator>
+#include <thread>
+#include <utility>
 
 #include "measures/attention_maps.hpp"
 #include "measures/validation.hpp"
@@ -14,12 +20,23 @@
 
 namespace heddle {
 
+namespace json = boost::json;
+
 RunValidation::RunValidation(TrainerSetup const& setup, std::vector<ValidationSet> const& sets)
-    : setup_(setup), config_(setup.config), sets_(sets) {
-  if (has_sets()) {
-    best_measure_ = heddle::best_measure(config_, setup_.registries);
-    digest_ = deciding_set().digest();
+    : setup_(setup),
+      config_(setup.config),
+      sets_(sets),
+      waited_for_(config_.train, setup.directory / "validation" / "waited_for"),
+      beside_(config_.train, setup.directory / "validation" / "beside") {
+  if (!has_sets()) {
+    return;
   }
+  for (Measure const& measure : best_measures(config_, setup_.registries)) {
+    further_.push_back({.best = {measure}, .digest = digest_of(measure)});
+  }
+  best_measure_ = further_.front().best.measure;
+  digest_ = further_.front().digest;
+  further_.erase(further_.begin());
 }
 
 bool RunValidation::is_due(std::int64_t step, bool exhausted) const {
@@ -27,7 +44,24 @@ bool RunValidation::is_due(std::int64_t step, bool exhausted) const {
 }
 
 bool RunValidation::stopped_early(TrainingState const& state) const {
-  return config_.train.early_stopping > 0 && state.validations_without_improvement >= config_.train.early_stopping;
+  std::size_t const count = without_better(state).size();
+  return config_.train.early_stopping_on == EarlyStoppingOn::all ? count == further_.size() + 1 : count > 0;
+}
+
+std::vector<Improvement> RunValidation::without_better(TrainingState const& state) const {
+  std::vector<Improvement> found{{.best = {best_measure_, state.best_value, state.best_step},
+                                  .without_better = state.validations_without_improvement}};
+  if (config_.train.early_stopping_on != EarlyStoppingOn::first) {
+    found.insert(found.end(), further_.begin(), further_.end());
+  }
+  std::int64_t const limit = config_.train.early_stopping;
+  std::erase_if(found, [limit](Improvement const& each) { return limit == 0 || each.without_better < limit; });
+  return found;
+}
+
+void RunValidation::restart_stopping(TrainingState& state) {
+  state.validations_without_improvement = 0;
+  std::ranges::for_each(further_, [](Improvement& each) { each.without_better = 0; });
 }
 
 bool RunValidation::finished(TrainingState const& state) const {
@@ -43,29 +77,68 @@ std::map<std::string, std::string> RunValidation::digests() const {
   for (ValidationSet const& set : sets_) {
     digests[set.name] = set.digest();
   }
+  if (has_sets() && !config_.train.mean_metric.empty()) {
+    Measure const mean{Measure::mean};
+    digests[mean.data()] = digest_of(mean);
+  }
   return digests;
 }
 
-ValidationSet const& RunValidation::deciding_set() const {
-  return *std::ranges::find(sets_, best_measure_.set, &ValidationSet::name);
+std::string RunValidation::digest_of(Measure const& measure) const {
+  if (measure.metric != Measure::mean) {
+    return std::ranges::find(sets_, measure.set, &ValidationSet::name)->digest();
+  }
+  std::string members;
+  for (auto const& [name, weight] : config_.train.mean_metric) {
+    members += fmt::format("{} {} {}\n", name, weight, digest_of(measure_named(name)));
+  }
+  return sha256(members);
+}
+
+std::string RunValidation::further_best() const {
+  json::object text;
+  for (auto const& [best, digest, without_better] : further_) {
+    text[best.measure.short_name()] = {
+        {"value", best.value}, {"step", best.step}, {"without_better", without_better}, {"digest", digest}};
+  }
+  return text.empty() ? "" : json::serialize(text);
+}
+
+void RunValidation::restore_further(std::string const& text) {
+  if (text.empty()) {
+    return;
+  }
+  try {
+    json::value const stored = json::parse(text);
+    for (Improvement& each : further_) {
+      auto const* const found = stored.as_object().if_contains(each.best.measure.short_name());
+      if (found != nullptr && found->at("digest").as_string() == each.digest) {
+        each.best.value = found->at("value").to_number<double>();
+        each.best.step = found->at("step").to_number<std::int64_t>();
+        each.without_better = found->at("without_better").to_number<std::int64_t>();
+      }
+    }
+  } catch (std::exception const&) {  // another version's: they are counted from now on
+  }
 }
 
 std::string RunValidation::restore(Checkpoint const& checkpoint, TrainingState& state,
                                    std::filesystem::path const& checkpoints) {
-  Measure const before = measure_named(stored_config(checkpoint).train.best_metric);
+  Measure const before = measure_named(stored_config(checkpoint).train.best_metric.front());
   if (!has_sets()) {
     digest_ = checkpoint.contents().valid_dataset;
     best_measure_ = before;
     return "";
   }
-  bool const new_data = has_new_validation(checkpoint, config_, setup_.registries.tasks.of(config_), deciding_set());
+  bool const new_data = has_new_validation(checkpoint, config_, setup_.registries.tasks.of(config_), digest_);
+  restore_further(checkpoint.contents().further_best);
   return new_data || before.short_name() != best_measure_.short_name()
              ? restart_best(before, new_data, state, checkpoints)
              : "";
 }
 
 std::string RunValidation::restart_best(Measure const& before, bool new_data, TrainingState& state,
-                                        std::filesystem::path const& checkpoints) const {
+                                        std::filesystem::path const& checkpoints) {
   BestValue best{best_measure_};
   if (!new_data && setup_.is_rank_zero()) {
     best = best_with_checkpoint(checkpoints, best_measure_, digest_, state.step);
@@ -73,9 +146,11 @@ std::string RunValidation::restart_best(Measure const& before, bool new_data, Tr
   best.step = broadcast_value(setup_.parallel.world, best.step);
   best.value = broadcast_value(setup_.parallel.world, best.value);
   std::string const reason =
-      new_data ? fmt::format("{} is another validation set than before, or has another tag or other masks",
-                             config_.data.valid)
-               : fmt::format("train.best_metric = \"{}\" decides now", best_measure_.short_name());
+      new_data && best_measure_.metric == Measure::mean
+          ? "the mean is of other metrics, weights or validation sets than before"
+      : new_data ? fmt::format("{} is another validation set than before, or has another tag or other masks",
+                               config_.data.valid)
+                 : fmt::format("train.best_metric = \"{}\" decides now", best_measure_.short_name());
   std::string note;
   if (best.step > 0) {
     note = fmt::format(
@@ -91,7 +166,7 @@ std::string RunValidation::restart_best(Measure const& before, bool new_data, Tr
   state.earlier_best = best.step > 0 ? 0 : state.best_checkpoint();
   state.best_value = best.value;
   state.best_step = best.step;
-  state.validations_without_improvement = 0;
+  restart_stopping(state);
   return note;
 }
 
@@ -107,13 +182,61 @@ std::optional<ValidationResult> RunValidation::validate(RunModel& model, Trainin
   try {
     result = heddle::validate({config_, setup_.registries, sets_, model.engine(), setup_.parallel, setup_.execution,
                                setup_.watch, model.whole(), check});
+    measure_by_commands(*result, state.step, check);
     if (state.step > 0) {  // the model of a start has no checkpoint that could be the best
-      count_validation(state, best_measure_, result->value_of(best_measure_), config_.optimizer.plateau_validations);
+      count(*result, state);
     }
   } catch (Stopped const&) {  // the start that resumes validates
+    waited_for_.cancel();
+    result.reset();
   }
   state.validation_pending = !result;
   return result;
+}
+
+void RunValidation::measure_by_commands(ValidationResult& result, std::int64_t step,
+                                        std::function<void()> const& check) {
+  if (config_.train.validate_command.empty() && config_.train.mean_metric.empty()) {
+    return;
+  }
+  std::vector<CommandInput> commands = std::exchange(result.commands, {});
+  auto const [others, end] = std::ranges::partition(
+      commands, [this](CommandInput const& each) { return is_waited_for(config_, each.measure.metric); });
+  std::vector<CommandInput> beside(std::make_move_iterator(others), std::make_move_iterator(end));
+  commands.erase(others, end);
+  std::vector<CommandResult> measured;
+  waited_for_.add(step, std::move(commands));
+  setup_.watch.phase("waiting for validation commands after step", step);
+  while (any_of(setup_.parallel.world, waited_for_.left() > 0)) {
+    check();
+    std::ranges::move(waited_for_.finished(), std::back_inserter(measured));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  std::ranges::move(waited_for_.finished(), std::back_inserter(measured));  // those that could not be started
+  for (Measure const& measure : measures()) {
+    if (is_command(config_, measure.metric) && is_waited_for(config_, measure.metric)) {
+      auto const found = std::ranges::find(measured, measure.key(),
+                                           [](CommandResult const& each) { return each.measured.measure.key(); });
+      double const own = found == measured.end() ? 0 : found->measured.value;
+      result.values.push_back({measure, broadcast_value(setup_.parallel.world, own)});
+    }
+    if (measure.metric == Measure::mean) {
+      result.values.push_back({measure, mean_of(config_, result.values)});
+    }
+  }
+  for (CommandResult const& each : measured) {
+    if (!each.problem.empty()) {
+      result.problems.push_back(each.problem);
+    }
+  }
+  beside_.add(step, std::move(beside));
+}
+
+void RunValidation::count(ValidationResult const& result, TrainingState& state) {
+  count_validation(state, best_measure_, result.value_of(best_measure_), config_.optimizer.plateau_validations);
+  for (Improvement& each : further_) {
+    each.count(state.step, result.value_of(each.best.measure));
+  }
 }
 
 std::vector<std::string> RunValidation::warnings(ValidationResult const& result, std::int64_t step) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/samples/training_data.hpp>
 #include <map>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "measures/validation_commands.hpp"
 #include "run/metrics/measure.hpp"
 #include "run/metrics/training_log.hpp"
 #include "training/run_model.hpp"
@@ -30,12 +32,18 @@ class RunValidation {
 
   /// The measure by which the best step is chosen.
   Measure const& best_measure() const { return best_measure_; }
+  /// The measures of train.best_metric that have had as many validations without a better value as end a run.
+  std::vector<Improvement> without_better(TrainingState const& state) const;
+  /// Counts validations without a better value from now on.
+  void restart_stopping(TrainingState& state);
   /// All measures; none without validation sets.
   std::vector<Measure> measures() const;
-  /// The digests of the validation sets, by name.
+  /// The digests of the validation sets, by Measure::data.
   std::map<std::string, std::string> digests() const;
   /// The digest of the data that the state's best value is of; "": unknown.
   std::string const& digest() const { return digest_; }
+  /// The other measures of train.best_metric up to now: CheckpointContents::further_best.
+  std::string further_best() const;
 
   /// Forgets what was measured on other data than this start has: where another measure decides than before, or the
   /// validation set is new, the best value becomes the best on this set whose checkpoint is there, or none. Returns a
@@ -44,20 +52,35 @@ class RunValidation {
   /// Validates, and counts the result in the state. Nothing if a rank gets the signal before it is done: then the
   /// validation is pending in the state. Collective over the world.
   std::optional<ValidationResult> validate(RunModel& model, TrainingState& state, StopSignal const& signal);
+  // Programs that measure a validation beside the steps that follow it, on rank 0:
+  /// Their results since the last call.
+  std::vector<CommandResult> finished_commands() { return beside_.finished(); }
+  std::size_t commands_left() const { return beside_.left(); }
+  void cancel_commands() { beside_.cancel(); }
   /// Warnings about problems that a validation shows; on rank 0.
   std::vector<std::string> warnings(ValidationResult const& result, std::int64_t step);
 
  private:
-  /// The set on which the best step is measured.
-  ValidationSet const& deciding_set() const;
+  /// The digest of a measure's data.
+  std::string digest_of(Measure const& measure) const;
+  /// The measures of train.best_metric after the first, as they were when the checkpoint was written, where they are of
+  /// the same data.
+  void restore_further(std::string const& text);
+  /// Adds what programs measure, as far as a validation waits for them, and the mean; starts the others. Collective
+  /// over the world. `check` may throw on all ranks.
+  void measure_by_commands(ValidationResult& result, std::int64_t step, std::function<void()> const& check);
+  /// Counts a result in the state.
+  void count(ValidationResult const& result, TrainingState& state);
   std::string restart_best(Measure const& before, bool new_data, TrainingState& state,
-                           std::filesystem::path const& checkpoints) const;
+                           std::filesystem::path const& checkpoints);
 
   TrainerSetup const& setup_;
   Config const& config_;
   std::vector<ValidationSet> const& sets_;
   std::string digest_;
   Measure best_measure_;
+  std::vector<Improvement> further_;  ///< the others of train.best_metric
+  ValidationCommands waited_for_, beside_;
   bool warned_of_attention_ = false;  ///< a warning said that attention is uniform
 };
 

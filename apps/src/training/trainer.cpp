@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/state/replica_check.hpp>
+#include <thread>
+#include <utility>
 
 #include "measures/watched_micro_batches.hpp"
 #include "run/checkpoints/base.hpp"
@@ -142,6 +145,7 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   stage_ = input_.stage();
   if (has_comparable_losses(checkpoint, config_, setup_.registries.tasks.of(config_), input_.data())) {
     loss_watch_.restore(checkpoint.contents().losses);
+    output_.continue_line(checkpoint.contents().begun_line);
   }
   info(validation_.restore(checkpoint, state_, checkpoints_.directory()));
 }
@@ -182,6 +186,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
     }
   }
   save_final_checkpoint();
+  await_commands(signal);
   end(final_state());
   return ExitCode::done;
 }
@@ -204,7 +209,14 @@ StepReport Trainer::train_step() {
     if (!outcome.skipped) {
       ++state_.step;
       state_.tokens += batch.tokens().all;
-      return {state_.step, outcome.result, rate, batch.tokens(), input_.progress().epochs, input_.corpus_epochs()};
+      return {.step = state_.step,
+              .result = outcome.result,
+              .learning_rate = rate,
+              .tokens = batch.tokens(),
+              .epochs = input_.progress().epochs,
+              .corpus_epochs = input_.corpus_epochs(),
+              .corpus_losses = input_.corpus_losses(outcome.result.group_nll),
+              .corpus_tags = input_.corpus_tags()};
     }
   }
 }
@@ -250,6 +262,7 @@ void Trainer::after_step(StepReport const& report, StopSignal const& signal) {
     }
   }
   report_stage();
+  report_commands();
   std::int64_t const check_every = config_.train.check_every_steps;
   if (check_every > 0 && state_.step % check_every == 0) {
     check_replicas(setup_.parallel, model_.engine().parameters(), &model_.engine().optimizer());
@@ -279,7 +292,7 @@ void Trainer::report_stage() {
     return;
   }
   stage_ = input_.stage();
-  state_.validations_without_improvement = 0;  // other data
+  validation_.restart_stopping(state_);  // other data
   if (std::string const name = input_.stage_name(); !name.empty()) {
     output_.log().info(fmt::format("stage {} starts after step {}", name, readable_count(state_.step)));
   }
@@ -293,8 +306,41 @@ void Trainer::report_validation(ValidationResult const& validation) {
     output_.log().warn(warning);
   }
   if (validation_.stopped_early(state_)) {
-    output_.log().info(describe_early_stopping(state_, validation_.best_measure()));
+    output_.log().info(describe_early_stopping(validation_.without_better(state_)));
   }
+}
+
+void Trainer::report_commands() {
+  for (CommandResult& result : validation_.finished_commands()) {
+    if (result.problem.empty()) {
+      output_.validation(result.step, {.values = {std::move(result.measured)}});
+    } else {
+      output_.log().warn(fmt::format("step {}: {}", readable_count(result.step), result.problem));
+    }
+  }
+}
+
+void Trainer::await_commands(StopSignal const& signal) {
+  setup_.watch.phase("waiting for validation commands after step", state_.step);
+  report_commands();
+  if (validation_.commands_left() > 0) {
+    output_.log().info(fmt::format(
+        "waiting for {}", counted(static_cast<std::int64_t>(validation_.commands_left()), "validation command")));
+  }
+  while (validation_.commands_left() > 0 && !signal.received()) {
+    setup_.watch.heartbeat();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    report_commands();
+  }
+  cancel_commands();
+}
+
+void Trainer::cancel_commands() {
+  report_commands();
+  if (validation_.commands_left() > 0) {
+    output_.log().notice("note: a stop signal came before the end of validation commands: their numbers are missing");
+  }
+  validation_.cancel_commands();
 }
 
 bool Trainer::finish_validation(StopSignal const& signal) {
@@ -350,6 +396,8 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   contents.instruction_set = setup_.instruction_set;
   contents.valid_dataset = validation_.digest();
   contents.losses = loss_watch_.history();
+  contents.further_best = validation_.further_best();
+  contents.begun_line = output_.begun_line();
   model_.describe_in(contents);
   ModelStream tensors = model_.stream();
   checkpoints_.keep(contents, tensors, request);
@@ -380,6 +428,7 @@ std::string Trainer::stop_notice() const {
 ExitCode Trainer::stop(StopSignal const& signal) {
   output_.finish_trace(true, state_.step);
   save_final_checkpoint();
+  cancel_commands();
   end("stopped by " + signal.name());
   return ExitCode::requeue;
 }

@@ -49,6 +49,12 @@ class Trainer {
   std::optional<ValidationResult> validate(StopSignal const& signal);
   /// Warns of problems that a validation shows, and says when it ends the run.
   void report_validation(ValidationResult const& validation);
+  /// Reports what programs have measured beside the steps; on rank 0.
+  void report_commands();
+  /// Waits for the programs that still measure, until a signal comes, and reports.
+  void await_commands(StopSignal const& signal);
+  /// Ends them, and reports.
+  void cancel_commands();
   /// Reports a stage of the data that begins; early stopping counts its validations from now on.
   void report_stage();
   /// Validates a new run before its first step, or does what a signal has kept an earlier start from: validates, and

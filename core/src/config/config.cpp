@@ -465,6 +465,9 @@ void complete_and_check(Config& config, ConfigDocument const& document) {
   if (!train.places.given("micro_batch_tokens")) {
     train.micro_batch_tokens = std::min(train.micro_batch_tokens, train.batch_tokens);
   }
+  if (train.best_metric.empty()) {
+    throw ConfigError("{} = \"\" names no metric; expected \"loss\", for example", train.places.of("best_metric"));
+  }
   check_together(config, document);
   check_stacks(config.model, document);
   check_corpora(config.data, document);

@@ -117,11 +117,14 @@ std::string describe(ConfigTable const& table) {
 std::string to_toml(Config const& config) {
   Config copy = config;
   std::string text;
+  auto const quoted = [](std::string const& name) {
+    return name.find_first_of("/+") == std::string::npos ? name : to_toml(OptionValue(name));
+  };
   for (ConfigTable const& table : config_tree(copy).tables) {
     std::string lines;
     for (ConfigKey const& key : table.keys) {
       if (auto const value = key.get()) {
-        lines += fmt::format("{} = {}\n", key.description.name, to_toml(*value));
+        lines += fmt::format("{} = {}\n", quoted(key.description.name), to_toml(*value));
       }
     }
     if (!lines.empty() || table.path.find('.') == std::string::npos) {

@@ -127,7 +127,7 @@ constexpr double max_tokens = 2147483647.0;
 constexpr double max_width = 1048576;
 constexpr double max_ranks = 1048576;
 constexpr double max_layers = 4096;
-OptionDescription const files{.one_or_several = true};
+OptionDescription const one_or_several{.one_or_several = true};
 
 /// Adds a table to the tree and returns its list of keys.
 Keys add_table(ConfigTree& tree, std::string path, std::string header, KeyLocations* places = nullptr) {
@@ -220,7 +220,7 @@ void add_stack(ConfigTree& tree, std::string const& name, StackConfig& stack) {
 }
 
 void add_corpus(Keys const& keys, CorpusConfig& corpus) {
-  keys.free("train", corpus.train, files, "a dataset or TSV text, in one or several files");
+  keys.free("train", corpus.train, one_or_several, "a dataset or TSV text, in one or several files");
   add_text_keys(keys.list(), corpus.text);
   keys.key("weight", corpus.weight, {.max = 1e9, .above_min = true},
            "its share of the samples, relative to the other corpora's");
@@ -241,9 +241,10 @@ void add_paths(ConfigTree& tree, Config& config) {
   run.free("directory", config.run.directory, any(),
            "directory of checkpoints, metrics and the resolved configuration");
   Keys const data = add_section(tree, "data", "written by `heddle prepare`", &config.data.places);
-  data.free("train", config.data.train, files, "training dataset or TSV text, in one or several files, or \"-\"");
+  data.free("train", config.data.train, one_or_several,
+            "training dataset or TSV text, in one or several files, or \"-\"");
   add_text_keys(data.list(), config.data.text);
-  data.free("vocabulary", config.data.vocabulary, files, "of text: one file or two");
+  data.free("vocabulary", config.data.vocabulary, one_or_several, "of text: one file or two");
   data.free("valid", config.data.valid, any(), "validation dataset or TSV text; train.best_metric is measured on it");
   data.free("valid_tag", config.data.valid_tag, any(), "text before each source of data.valid, such as \"<news>\"");
   add_named_tables(tree, "data.corpus", config.data.corpora, {.name = "news", .train = {"data/news/train.h5"}},
@@ -361,10 +362,13 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.free("validate_metrics", train.validate_metrics, any(),
             "metrics: bleu, bleu_zh, bleu_char, chrf, chrf++, ter or a plug-in's; in place of validate_bleu");
   keys.free("validate_beam_size", train.validate_beam_size, at_least(1), "beam size of these translations; 1: greedy");
-  keys.free("best_metric", train.best_metric, non_empty(),
-            "decides which checkpoint is the best: loss, accuracy or a metric; \"bleu/SET\": of another set");
+  keys.free("validate_command_seconds", train.validate_command_seconds, above_zero(),
+            "end a program of [train.validate_command] after N seconds");
+  keys.free("best_metric", train.best_metric, one_or_several,
+            "loss, a metric, \"bleu/SET\" or mean; the first chooses the best checkpoint");
   keys.free("early_stopping", train.early_stopping, at_least(0),
             "stop after N validations without a better best_metric; 0: never");
+  keys.free("early_stopping_on", train.early_stopping_on, "which metrics of best_metric are without a better value");
   keys.free("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
   keys.free("reserve_memory", train.reserve_memory,
             "allocate the planned memory before the first step, and refuse a run that does not fit");
@@ -378,6 +382,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
             "steps between comparisons of replicas; 0: only before checkpoints");
   keys.free("hang_seconds", train.hang_seconds, at_least(0),
             "exit with code 86 after N seconds without progress on any rank; 0: never");
+  add_metrics(tree, train);
 }
 
 void add_group(Keys const& keys, ParameterGroup& group) {

@@ -62,6 +62,8 @@ void check_text(std::vector<std::string> const& train, ParallelFiles const& text
 void add_modifiers(ConfigTree& tree, DataConfig& data);
 /// Adds the tables of further validation sets, which have a key for each name.
 void add_valid_sets(ConfigTree& tree, DataConfig& data);
+/// Adds the tables of metrics that a run has by itself: programs, and a mean.
+void add_metrics(ConfigTree& tree, TrainConfig& train);
 /// Warnings of validation sets that have no tag, although the model is trained on sources that have one.
 std::vector<std::string> untagged_sets(Config const& config);
 

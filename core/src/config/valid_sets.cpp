@@ -12,7 +12,8 @@ namespace {
 /// Adds a table that has a key for each name among `values`, and takes more. `table` has its path and meanings.
 template <class Value>
 void add_names(ConfigTree& tree, ConfigTable table, OptionDescription const& value,
-               std::map<std::string, Value>& values, ResumeRule resume = ResumeRule::free) {
+               std::map<std::string, Value>& values, ResumeRule resume = ResumeRule::free,
+               std::string const& more_characters = "") {
   auto const key = [&values, value, resume](std::string const& name) {
     auto const get = [&values, name] {
       auto const found = values.find(name);
@@ -26,10 +27,10 @@ void add_names(ConfigTree& tree, ConfigTable table, OptionDescription const& val
   for (auto const& [name, given] : values) {
     table.keys.push_back(key(name));
   }
-  // The name is a key without quotes here, and a part of keys in metrics.jsonl: "valid_loss/NAME".
-  table.others = "any name of letters, digits, \"_\" and \"-\"";
-  table.other = [key](std::string const& name) {
-    constexpr char const* letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+  // The name is a part of keys in metrics.jsonl: "valid_loss/NAME".
+  table.others = more_characters.empty() ? "any name of letters, digits, \"_\" and \"-\"" : "the name of a metric";
+  table.other = [key, more_characters](std::string const& name) {
+    std::string const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-" + more_characters;
     return name.find_first_not_of(letters) == std::string::npos ? std::optional(key(name)) : std::nullopt;
   };
   tree.tables.push_back(std::move(table));
@@ -66,6 +67,22 @@ void add_valid_sets(ConfigTree& tree, DataConfig& data) {
              .meaning = "metrics of these: NAME = [\"ter\"]; default: train.validate_metrics"},
             {.type = Type::strings, .meaning = "metrics of its translations", .may_be_empty = true},
             data.valid_metrics);
+}
+
+void add_metrics(ConfigTree& tree, TrainConfig& train) {
+  using Type = OptionDescription::Type;
+  add_names(tree,
+            {.path = "train.validate_command",
+             .header = "[train.validate_command]",
+             .meaning = "metrics that are programs: comet = \"python3 comet.py\"; see training-options.md"},
+            {.type = Type::string, .meaning = "what the shell runs on translations; it prints a number"},
+            train.validate_command);
+  add_names(tree,
+            {.path = "train.mean_metric",
+             .header = "[train.mean_metric]",
+             .meaning = "weights of the metrics whose mean is the metric mean: \"bleu/NAME\" = 0.7"},
+            {.type = Type::number, .meaning = "the metric's weight", .max = 1e9, .above_min = true}, train.mean_metric,
+            ResumeRule::free, "/+");
 }
 
 std::vector<std::string> untagged_sets(Config const& config) {

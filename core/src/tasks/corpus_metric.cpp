@@ -11,7 +11,7 @@ namespace {
 bool is_usable(std::string const& name) {
   constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+";
   return !name.empty() && name.find_first_not_of(letters) == std::string::npos && name != "loss" &&
-         name != "perplexity" && name != "accuracy" && name != "dataset" && name != "samples";
+         name != "perplexity" && name != "accuracy" && name != "dataset" && name != "samples" && name != "mean";
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ bool is_usable(std::string const& name) {
 void MetricRegistry::add(std::string name, CorpusMetric metric) {
   std::string_view const lack = !is_usable(name)
                                     ? "usable name: expected letters, digits, \"_\" and \"+\", and not loss, "
-                                      "perplexity, accuracy, dataset or samples"
+                                      "perplexity, accuracy, dataset, samples or mean"
                                 : !metric.score ? "function"
                                                 : "";
   insert("metric", lack, {{std::move(name)}, std::move(metric)});

@@ -176,6 +176,9 @@ class Pipeline::Run {
     LayerContext here = context(call.action, arena);
     OutputLoss::Training training = step_.loss;
     training.sums = sums_.rows(call.action.micro_batch, 1);
+    if (step_.row_losses != nullptr && part(call.action).ends_model()) {
+      training.row_losses = step_.row_losses->add(part(call.action).output_samples(here.pack));
+    }
     return part(call.action).forward(here, call.input, saved, training);
   }
 

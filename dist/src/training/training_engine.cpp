@@ -21,7 +21,10 @@ bool is_finite(StepResult const& result) {
 }  // namespace
 
 TrainingEngine::TrainingEngine(Setup const& setup)
-    : setup_(setup), row_split_(row_split_of(setup.parallel)), parameters_(setup.parallel.mesh) {
+    : setup_(setup),
+      row_split_(row_split_of(setup.parallel)),
+      parameters_(setup.parallel.mesh),
+      row_losses_(statistics_dtype(setup.dtype)) {
   Config const& config = setup.config;
   plan_ =
       plan_pipeline(describe_model(config.model, setup.registries.layers), config.parallel, setup.vocabulary.target);
@@ -63,7 +66,19 @@ StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t step
   // A deterministic step sets the gradients to zero before each micro-batch.
   GradientsAfter const left = setup_.config.train.deterministic ? GradientsAfter::kept : after;
   double const norm = std::isfinite(loss) ? optimizer_->update(results[2], learning_rate, steps_done + 1, left) : loss;
-  return {loss, norm, results[1] / tokens};
+  return {loss, norm, results[1] / tokens, std::isfinite(loss) ? group_sums(batch.groups()) : std::vector<double>()};
+}
+
+std::vector<double> TrainingEngine::group_sums(SampleGroups const& groups) {
+  if (groups.count == 0) {
+    return {};
+  }
+  std::vector<double> sums = row_losses_.sums(groups.count, groups.of_sample);
+  row_losses_.clear();
+  all_reduce_values(setup_.parallel.replicas, std::span(sums));
+  all_reduce_values(setup_.parallel.pipeline, std::span(sums));
+  std::ranges::for_each(sums, [](double& sum) { sum *= RowLosses::unit; });
+  return sums;
 }
 
 double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t steps_done) {
@@ -79,7 +94,9 @@ void TrainingEngine::launch(MicroBatchSource const& batch, std::int64_t steps_do
                     .seed = setup_.config.train.seed,
                     .step = static_cast<std::uint32_t>(steps_done),
                     .row_split = row_split_,
-                    .observer = setup_.observer};
+                    .observer = setup_.observer,
+                    .row_losses = batch.groups().count > 0 ? &row_losses_ : nullptr};
+  row_losses_.clear();
   tensor_ops_->fill(setup_.execution, results_, 0);
   if (setup_.config.train.deterministic) {
     // A micro-batch is a leaf of the tree, so each passes the pipeline separately.

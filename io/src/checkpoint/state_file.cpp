@@ -39,7 +39,7 @@ constexpr std::int64_t max_fields_bytes = std::int64_t{1} << 20;
 constexpr std::int64_t max_cursor_bytes = std::int64_t{512} << 10;
 constexpr std::int64_t max_base_bytes = std::int64_t{4} << 20;
 constexpr std::int64_t max_state_begin_bytes = max_index_bytes / 8;  // an entry of the index has more than 64 bytes
-static_assert(max_config_bytes + max_index_bytes + max_state_begin_bytes + max_fields_bytes + max_cursor_bytes +
+static_assert(max_config_bytes + max_index_bytes + max_state_begin_bytes + max_fields_bytes + 3 * max_cursor_bytes +
                   max_base_bytes + max_origin_bytes + 2 * max_model_bytes <
               max_state_bytes);
 
@@ -283,7 +283,8 @@ struct Field {
 
 /// A string that may be empty; then it is not in the file. With `max_bytes` it is a dataset, else an attribute, which
 /// has at most 64 KiB: some hundred corpora.
-Field string_field(std::string const& name, std::string CheckpointContents::*member, std::int64_t max_bytes = 0) {
+Field string_field(std::string const& name, std::string CheckpointContents::*member, std::int64_t max_bytes = 0,
+                   bool optional = true) {
   auto const write = [=](hdf5::File& file, CheckpointIndex const& index) {
     std::string const& text = index.contents.*member;
     if (!text.empty()) {
@@ -295,7 +296,7 @@ Field string_field(std::string const& name, std::string CheckpointContents::*mem
     index.contents.*member =
         max_bytes > 0 ? from.file.read_bytes(name, max_bytes) : from.file.attribute<std::string>(name);
   };
-  return {name, 1, true, max_bytes == 0, write, read};
+  return {name, 1, true, optional, write, read};
 }
 
 /// A step up to the training state's, or a boolean, that is 0 in most files; then it is not there.
@@ -335,7 +336,9 @@ std::vector<Field> const& known_fields() {
       string_field("instruction_set", &CheckpointContents::instruction_set),
       string_field("dataset", &CheckpointContents::dataset),
       string_field("valid_dataset", &CheckpointContents::valid_dataset),
-      string_field("cursor", &CheckpointContents::cursor, max_cursor_bytes),
+      string_field("further_best", &CheckpointContents::further_best, max_cursor_bytes),
+      string_field("begun_line", &CheckpointContents::begun_line, max_cursor_bytes),
+      string_field("cursor", &CheckpointContents::cursor, max_cursor_bytes, false),
       Field{"origin", 1, true, true, write_origin, read_origin},
       Field{"base", 2, true, false, write_base, read_base,
             [](CheckpointIndex const& index) { return index.contents.base.rounded.empty() ? 1 : 2; }}};

@@ -45,6 +45,7 @@ void take(std::span<std::int32_t const>& message, SideFields& side) {
 BatchReader::BatchReader(BatchPlanner planner, MicroBatchCut const& cut, Communicator group, Group kind)
     : planner_(std::move(planner)), cut_(cut), group_(std::move(group)), for_all_(kind == Group::of_all) {
   batch_.context = cut.context;
+  batch_.corpora = std::ssize(planner_.mixture().corpora());
   batch_.content.progress = planned();
 }
 
@@ -94,6 +95,14 @@ void BatchReader::read_ahead() {
 
 void BatchReader::read() {
   GlobalBatch const whole = planner_.next();
+  ahead_.corpora.clear();
+  std::vector<std::int64_t> corpus_tokens(planner_.mixture().corpora().size());
+  if (corpus_tokens.size() > 1) {
+    for (SampleId const& sample : whole.samples) {
+      ahead_.corpora.push_back(sample.corpus);
+      corpus_tokens[static_cast<std::size_t>(sample.corpus)] += planner_.mixture().predicted(sample);
+    }
+  }
   std::vector<PackFields>& into = ahead_.micro_batches;
   std::size_t read = 0;
   ahead_.counts.clear();
@@ -111,6 +120,7 @@ void BatchReader::read() {
   ahead_.head.micro_batches = ahead_.counts.front();
   ahead_.head.tokens = whole.tokens;
   ahead_.progress = planned();
+  ahead_.progress.corpus_tokens = std::move(corpus_tokens);
 }
 
 void BatchReader::share() {
@@ -118,6 +128,11 @@ void BatchReader::share() {
   std::vector<PackFields>& micro_batches = batch_.content.micro_batches;
   if (group_.rank() == 0) {
     message_.clear();
+    if (batch_.corpora > 1) {
+      std::vector<std::int32_t> const& corpora = batch_.content.corpora;
+      message_.push_back(static_cast<std::int32_t>(corpora.size()));
+      message_.insert(message_.end(), corpora.begin(), corpora.end());
+    }
     std::size_t index = 0;
     for (std::int64_t const count : batch_.content.counts) {  // each data rank's, after their number and size
       std::size_t const start = message_.size();
@@ -138,6 +153,11 @@ void BatchReader::share() {
     return;
   }
   std::span<std::int32_t const> rest(message_);
+  if (batch_.corpora > 1) {
+    auto const corpora = rest.subspan(1, static_cast<std::size_t>(rest.front()));
+    batch_.content.corpora.assign(corpora.begin(), corpora.end());
+    rest = rest.subspan(1 + corpora.size());
+  }
   for (int rank = 0; for_all_ && rank < cut_.data.rank; ++rank) {
     rest = rest.subspan(static_cast<std::size_t>(rest[1]));
   }

@@ -82,6 +82,31 @@ TEST_F(BatchReaderTest, RanksGetFromOneWhatEachWouldRead) {
   EXPECT_EQ(shared.asked > asked_before, world_.rank() == 0);
 }
 
+TEST_F(BatchReaderTest, RanksKnowTheCorpusOfEachSample) {
+  auto const samples = std::make_shared<CountingSamples>();
+  Mixture const mixture({{samples, "news", 3}, {samples, "web", 1}});
+  BatchPlanner planner(mixture, limits, 7);
+  BatchReader reader({mixture, limits, 7}, cut, world_);
+  for (int step = 0; step < 4; ++step) {
+    GlobalBatch const expected = planner.next();
+    MicroBatchSource const& batch = reader.next();
+    ASSERT_EQ(batch.groups().count, 2);
+    ASSERT_EQ(batch.groups().of_sample.size(), expected.samples.size());
+    std::vector<std::int64_t> tokens(2);
+    for (std::size_t sample = 0; sample < expected.samples.size(); ++sample) {
+      EXPECT_EQ(batch.groups().of_sample[sample], expected.samples[sample].corpus);
+      tokens[static_cast<std::size_t>(expected.samples[sample].corpus)] += mixture.predicted(expected.samples[sample]);
+    }
+    if (world_.rank() == 0) {
+      EXPECT_EQ(reader.progress().corpus_tokens, tokens);
+      EXPECT_EQ(tokens[0] + tokens[1], batch.tokens().target);
+    }
+    EXPECT_GT(host(batch.micro_batch(0).target_output.id).size(), 0U);
+  }
+  BatchReader alone({*samples, limits, 7}, cut, world_);
+  EXPECT_EQ(alone.next().groups().count, 0) << "a single corpus has no groups";
+}
+
 TEST_F(BatchReaderTest, EachRankGetsItsPartOfASplitPack) {
   CountingSamples const samples;
   MicroBatchCut own = cut;

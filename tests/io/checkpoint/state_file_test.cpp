@@ -98,6 +98,16 @@ TEST(StateFileTest, FieldsThatItDoesNotKnowAreSkippedOnlyIfTheyAreOptional) {
   expect_contains(error("\"version\":1", "\"version\":x"), "state.h5: its fields cannot be used: ");
 }
 
+TEST(StateFileTest, KeepsTheTextOfTheProgram) {
+  CheckpointIndex index;
+  index.contents.begun_line = std::string(100000, ' ') + "{}";
+  index.contents.further_best = "{\"bleu\":{}}";
+  CheckpointIndex const whole = read(state_file_bytes(index), 0);
+  EXPECT_EQ(whole.contents.begun_line, index.contents.begun_line);
+  EXPECT_EQ(whole.contents.further_best, index.contents.further_best);
+  EXPECT_EQ(read(state_file_bytes({}), 0).contents.begun_line, "");
+}
+
 TEST(StateFileTest, StateThatBeganLaterThanTheRunIsAFieldThatNobodyMayLeaveOut) {
   CheckpointIndex index{{}, {{{"a", {100, 100}}, 0, {4096}}, {{"b", {100, 100}}, 0, {44096}}}};
   index.contents.state.step = 1000;

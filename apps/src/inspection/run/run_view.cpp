@@ -93,7 +93,7 @@ std::vector<std::pair<std::string, std::string>> checkpoint_facts(Checkpoint con
       {"data read", describe_data_read(checkpoint)},
       {"seed", std::to_string(state.seed)}};
   if (state.best_step > 0) {
-    Measure const best = measure_named(stored_config(checkpoint).train.best_metric);
+    Measure const best = measure_named(stored_config(checkpoint).train.best_metric.front());
     facts.emplace_back(
         "best " + best.name(),
         fmt::format("{} at step {}; {} since without a better one", best.number(state.best_value),
@@ -123,7 +123,7 @@ std::vector<std::pair<std::string, std::string>> run_facts(RunView const& run) {
     return facts;
   }
   RunMetrics const metrics = run.directory.empty() ? RunMetrics() : read_metrics(run.directory / metrics_name);
-  Measure const measure = measure_named(stored_config(*run.checkpoint).train.best_metric);
+  Measure const measure = measure_named(stored_config(*run.checkpoint).train.best_metric.front());
   auto const add = [&](char const* label, CheckpointEntry const& entry) {
     auto const value = metrics.at(measure.key(), entry.step);
     facts.emplace_back(label, fmt::format("step {}{}{}", readable_count(entry.step),

@@ -332,13 +332,13 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
 }
 
 bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task,
-                        ValidationSet const& valid) {
+                        std::string const& digest) {
   Config const saved = stored_config(checkpoint);
   if (!same_samples(saved, config, task)) {
     return true;  // other tokens of the same text
   }
   return checkpoint.contents().valid_dataset.empty() ? saved.data.valid != config.data.valid
-                                                     : checkpoint.contents().valid_dataset != valid.digest();
+                                                     : checkpoint.contents().valid_dataset != digest;
 }
 
 bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Task const& task,

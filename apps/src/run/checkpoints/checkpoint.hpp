@@ -59,10 +59,10 @@ bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data);
 bool has_new_data(Checkpoint const& checkpoint, Config const& config, TrainingData const& data,
                   SampleCursor const& place);
 
-/// Whether the best value in validation of the checkpoint was measured on another dataset than that of `valid`, or with
-/// another tag. Where an older checkpoint does not say, that is so if data.valid was another path.
+/// Whether the best value in validation of the checkpoint was measured on other data than those with the digest, or
+/// with another tag. Where an older checkpoint does not say, that is so if data.valid was another path.
 bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task,
-                        ValidationSet const& valid);
+                        std::string const& digest);
 
 /// Whether training losses with `config` on `data` can be compared with the checkpoint's.
 bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Task const& task,

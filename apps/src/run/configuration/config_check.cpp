@@ -55,16 +55,23 @@ ModelDescription describe_trainable(Config const& config, Registries const& regi
     }
   }
   if (!translation_metrics(config, registries.metrics, "").empty()) {
-    std::string const key = train.validate_bleu ? "validate_bleu" : "validate_metrics";
-    std::string const wanted =
-        train.places.of(key) + " = " + (train.validate_bleu ? "true" : to_toml(OptionValue(train.validate_metrics)));
-    std::string const instead = fmt::format("set train.{} = {}", key, train.validate_bleu ? "false" : "[]");
+    bool const by_program = !train.validate_bleu && train.validate_metrics.empty();
+    std::string const key = train.validate_bleu ? "validate_bleu"
+                            : by_program        ? "validate_command"
+                                                : "validate_metrics";
+    std::string const wanted = by_program
+                                   ? "[train.validate_command]"
+                                   : train.places.of(key) + " = " +
+                                         (train.validate_bleu ? "true" : to_toml(OptionValue(train.validate_metrics)));
+    std::string const instead = by_program
+                                    ? "leave [train.validate_command] out"
+                                    : fmt::format("set train.{} = {}", key, train.validate_bleu ? "false" : "[]");
     require_translation(model, wanted, "; or " + instead);
     if (!task.translates()) {
       throw ConfigError("{} measures translations, and {} makes none; {}", wanted, place_of_task(config), instead);
     }
   }
-  best_measure(config, registries);  // which throws if it is not measured
+  best_measures(config, registries);  // which throws if one is not measured
   return model;
 }
 

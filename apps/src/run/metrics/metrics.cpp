@@ -52,7 +52,7 @@ std::string text_at(boost::json::value const& array, std::size_t index) {
 void add(RunMetrics& metrics, boost::json::object const& line) {
   double const step = line.at("step").to_number<double>();
   add_numbers(metrics, step, "", line);
-  for (std::string const key : {"attention_entropy", "corpus_epochs"}) {
+  for (std::string const key : {"attention_entropy", "corpus_epochs", "corpus_nll", "tag_nll"}) {
     add_numbers(metrics, step, key + ".", object_of(line, key));
   }
   if (auto const* const samples = line.if_contains(valid_samples_key); samples != nullptr && samples->is_array()) {
@@ -220,7 +220,7 @@ std::map<std::int64_t, double> measured_values(std::filesystem::path const& metr
     std::int64_t const step = step_of(object);
     auto const* const value = step < 0 ? nullptr : object->if_contains(measure.key());
     if (value != nullptr && value->is_number()) {
-      found[step] = {value->to_number<double>(), valid_dataset_of(*object, measure.set)};
+      found[step] = {value->to_number<double>(), valid_dataset_of(*object, measure.data())};
     }
   }
   std::map<std::int64_t, double> values;

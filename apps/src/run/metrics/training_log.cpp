@@ -53,7 +53,7 @@ std::string earlier_lines(std::filesystem::path const& path, TrainingLog::Start 
     kept += line + "\n";
     for (Measure const& measure : start.measures) {
       auto const* const value = object->if_contains(measure.key());
-      if (value != nullptr && value->is_number() && is_of(*object, measure.set, start.valid_datasets)) {
+      if (value != nullptr && value->is_number() && is_of(*object, measure.data(), start.valid_datasets)) {
         take_better(best, measure.key(), value->to_number<double>(), at);
       }
     }
@@ -68,6 +68,33 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
     object[name] = boost::json::object{{"operations", entry.operations}, {"bytes", entry.bytes}};
   });
   return object;
+}
+
+/// {"news": 2.5, …}: the losses per target token.
+boost::json::object means(std::map<std::string, GroupLoss> const& losses) {
+  boost::json::object object;
+  for (auto const& [name, loss] : losses) {
+    if (loss.tokens > 0) {
+      object[name] = loss.nll / static_cast<double>(loss.tokens);
+    }
+  }
+  return object;
+}
+
+boost::json::object sums(std::map<std::string, GroupLoss> const& losses) {
+  boost::json::object object;
+  for (auto const& [name, loss] : losses) {
+    object[name] = boost::json::array{loss.nll, loss.tokens};
+  }
+  return object;
+}
+
+std::map<std::string, GroupLoss> losses_in(boost::json::value const& sums) {
+  std::map<std::string, GroupLoss> losses;
+  for (auto const& [name, pair] : sums.as_object()) {
+    losses[name] = {pair.at(0).to_number<double>(), pair.at(1).to_number<std::int64_t>()};
+  }
+  return losses;
 }
 
 /// [[source, reference, translation], …], long texts shortened, so that lines stay short.
@@ -149,9 +176,45 @@ TrainingLog::TrainingLog(std::filesystem::path directory, std::unique_ptr<std::o
       metrics_(std::move(metrics)),
       log_(log),
       tokens_(start.tokens),
-      window_{.began = start.seconds},
+      window_(window_of(start)),
       traffic_(traffic_of(start.parallel)),
       last_progress_(start.seconds) {}
+
+TrainingLog::Window TrainingLog::window_of(Start const& start) {
+  Window window{.began = start.seconds};
+  if (start.begun_line.empty()) {
+    return window;
+  }
+  try {
+    boost::json::value const line = boost::json::parse(start.begun_line);
+    auto const count = [&](char const* key) { return line.at(key).to_number<std::int64_t>(); };
+    window = {.began = line.at("began").to_number<double>(),
+              .steps = count("steps"),
+              .tokens = count("tokens"),
+              .loss = line.at("loss").to_number<double>(),
+              .nll = line.at("nll").to_number<double>(),
+              .repeated = count("repeated"),
+              .skipped = count("skipped"),
+              .corpora = losses_in(line.at("corpora")),
+              .tags = losses_in(line.at("tags"))};
+  } catch (std::exception const&) {  // another version's: this start's steps alone count
+  }
+  return window;
+}
+
+std::string TrainingLog::begun_line() const {
+  return window_.steps == 0 && window_.repeated == 0
+             ? ""
+             : boost::json::serialize(boost::json::object{{"began", window_.began},
+                                                          {"steps", window_.steps},
+                                                          {"tokens", window_.tokens},
+                                                          {"loss", window_.loss},
+                                                          {"nll", window_.nll},
+                                                          {"repeated", window_.repeated},
+                                                          {"skipped", window_.skipped},
+                                                          {"corpora", sums(window_.corpora)},
+                                                          {"tags", sums(window_.tags)}});
+}
 
 double TrainingLog::seconds() const {
   double const open = busy_ ? std::chrono::duration<double>(Clock::now() - busy_since_).count() : 0;
@@ -175,12 +238,21 @@ std::vector<Metric> TrainingLog::step_metrics(StepReport const& report, double n
   double const rate = report.learning_rate;
   double const norm = report.result.gradient_norm;
   double const speed = static_cast<double>(window_.tokens) / std::max(now - window_.began, 1e-9);
+  std::string epochs = fmt::format("epoch {:.2f}", report.epochs);
+  constexpr std::size_t shown = 4;
+  for (auto each = report.corpus_epochs.begin(); each != report.corpus_epochs.end(); ++each) {
+    auto const number = static_cast<std::size_t>(std::distance(report.corpus_epochs.begin(), each));
+    epochs += number == shown  ? ", …"
+              : number > shown ? ""
+                               : fmt::format("{}{} {:.2f}", number == 0 ? " (" : ", ", each->first, each->second);
+  }
+  epochs += report.corpus_epochs.empty() ? "" : ")";
   return {{"step", report.step},
           {"train_loss", loss, "train/loss", fmt::format("loss {:.4f}", loss)},
           {"learning_rate", rate, "train/learning_rate", fmt::format("lr {:.3g}", rate)},
           {"gradient_norm", norm, "train/gradient_norm", fmt::format("|grad| {:.3g}", norm)},
           {"tokens", tokens_},
-          {"epoch", report.epochs, "", fmt::format("epoch {:.2f}", report.epochs)},
+          {"epoch", report.epochs, "", epochs},
           {"train_nll", nll, "train/nll", fmt::format("unsmoothed {:.4f}", nll)},
           {"tokens_per_second", speed, "train/tokens_per_second", fmt::format("{} tokens/s", readable_count(speed))},
           {"seconds", now}};
@@ -219,6 +291,12 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   window_.loss += report.result.loss;
   window_.nll += report.result.nll;
   ++window_.steps;
+  for (auto const& [corpus, loss] : report.corpus_losses) {
+    window_.corpora[corpus].add(loss);
+    if (auto const tag = report.corpus_tags.find(corpus); tag != report.corpus_tags.end()) {
+      window_.tags[tag->second].add(loss);
+    }
+  }
   if (report.step % start_.every != 0 && !validation && report.step != start_.steps) {
     return;
   }
@@ -234,6 +312,12 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   }
   if (!report.corpus_epochs.empty()) {
     metrics.push_back({"corpus_epochs", boost::json::value_from(report.corpus_epochs), "train/corpus_epochs"});
+  }
+  if (auto losses = means(window_.corpora); !losses.empty()) {
+    metrics.push_back({"corpus_nll", std::move(losses), "train/corpus_nll"});
+  }
+  if (auto losses = means(window_.tags); losses.size() > 1) {
+    metrics.push_back({"tag_nll", std::move(losses), "train/tag_nll"});
   }
   if (window_.repeated > 0) {
     metrics.push_back({"repeated", window_.repeated});
@@ -319,7 +403,9 @@ void TrainingLog::write_events(std::int64_t step, std::vector<Metric> const& met
     if (!validation->attention.empty()) {
       events_->text(step, "attention/tokens", validation->attention_tokens);
     }
-    events_->histogram(step, "norms/parameters", validation->norms.parameters);
+    if (!validation->norms.parameters.empty()) {
+      events_->histogram(step, "norms/parameters", validation->norms.parameters);
+    }
     if (!validation->norms.gradients.empty()) {
       events_->histogram(step, "norms/gradients", validation->norms.gradients);
     }

@@ -38,6 +38,17 @@ struct AttentionEntropy {
   bool of_source = true;  ///< it reads the source: an encoder's, or a decoder's cross-attention
 };
 
+/// The text of a set's translations, line by line.
+struct SetTranslations {
+  std::vector<std::string> hypotheses, references, sources;
+};
+
+/// Translations that a program of [train.validate_command] is to measure.
+struct CommandInput {
+  Measure measure;
+  std::shared_ptr<SetTranslations const> text;
+};
+
 /// A validation's result.
 struct ValidationResult {
   /// All measures of all sets. Losses are unsmoothed, per target token, in natural logarithms.
@@ -46,6 +57,7 @@ struct ValidationResult {
   double value_of(Measure const& measure) const;
   std::vector<SampleTranslation> samples{};  ///< on rank 0: the first pairs; empty where none are translated
   std::vector<std::string> problems{};       ///< on rank 0: metrics that could not be computed
+  std::vector<CommandInput> commands{};      ///< on rank 0: what programs are to measure
   LayerNorms norms{};
   // On rank 0, where pairs are translated and where they can be computed:
   std::vector<NamedImage> attention{};  ///< images of the first short pair, one for each cross-attention sublayer
@@ -54,14 +66,27 @@ struct ValidationResult {
   std::vector<AttentionEntropy> entropies{};
 };
 
+/// The loss of a part of the target tokens.
+struct GroupLoss {
+  double nll = 0;  ///< sum of the negative log-likelihoods, as StepResult::nll
+  std::int64_t tokens = 0;
+
+  void add(GroupLoss const& more) {
+    nll += more.nll;
+    tokens += more.tokens;
+  }
+};
+
 /// One optimizer step.
 struct StepReport {
   std::int64_t step = 0;
   StepResult result;
   double learning_rate = 0;
   BatchTokens tokens;
-  double epochs = 0;                              ///< passes over the data up to this step, the last one in part
-  std::map<std::string, double> corpus_epochs{};  ///< of each corpus, where there are several
+  double epochs = 0;                                 ///< passes over the data up to this step, the last one in part
+  std::map<std::string, double> corpus_epochs{};     ///< of each corpus, where there are several
+  std::map<std::string, GroupLoss> corpus_losses{};  ///< of each corpus in the batch, where there are several
+  std::map<std::string, std::string> corpus_tags{};  ///< of those that have one
 };
 
 /// A number, or several of one kind, of a line of metrics.jsonl. Every sink iterates the line's list of them.
@@ -88,6 +113,7 @@ class TrainingLog {
     /// Digests of the validation sets, by name: values of other sets are not compared.
     std::map<std::string, std::string> valid_datasets = {};
     ParallelState parallel = {};  ///< its traffic since the previous line is written, if there is any
+    std::string begun_line = {};  ///< what an earlier start has left: begun_line()
   };
   /// Continues the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went beyond its
   /// last checkpoint, are dropped. Throws Error if the file cannot be written. `log` must outlive the result.
@@ -99,12 +125,14 @@ class TrainingLog {
   /// Writes a line every `every` steps and with each validation; train_loss is the mean since the previous
   /// line.
   void step(StepReport const& report, std::optional<ValidationResult> const& validation);
-  /// Writes a line with the validation after a step of an earlier start.
+  /// Writes a line with a validation, or values of one, after an earlier step.
   void validation(std::int64_t step, ValidationResult const& validation);
   /// Counts, for the next line, a step that was not finite at first (`repeated`) and, if it stayed so, its batch as
   /// `skipped`.
   void count_repeated(bool skipped);
   std::int64_t tokens() const { return tokens_; }
+  /// The sums since the previous line, for the start that continues it.
+  std::string begun_line() const;
   /// The best value of each measure, over all restarts.
   std::vector<BestValue> const& best_values() const { return best_values_; }
   /// The seconds of training, over all restarts.
@@ -139,7 +167,10 @@ class TrainingLog {
     double nll = 0;
     std::int64_t repeated = 0;
     std::int64_t skipped = 0;
+    std::map<std::string, GroupLoss> corpora{};
+    std::map<std::string, GroupLoss> tags{};
   };
+  static Window window_of(Start const& start);
 
   Start start_;
   std::filesystem::path directory_;

@@ -40,11 +40,23 @@ sigset_t supervised_signals() {
   if (output == ChildProcess::Output::discarded) {
     dup2(null, STDOUT_FILENO);
     dup2(null, STDERR_FILENO);
+    constexpr unsigned first = 3;
+    close_range(first, ~0U, CLOSE_RANGE_CLOEXEC);  // locks of files would outlive this process
   }
   execvp(words.front(), words.data());
   int const problem = errno;
   static_cast<void>(!::write(failure, &problem, sizeof problem));
   _exit(127);
+}
+
+/// The process that executes the command. It shares the memory of this one until then, and this one waits: a copy would
+/// take long where memory is large, and some networks cannot be used after one.
+pid_t start(std::vector<char*> const& words, int failure, ChildProcess::Output output) {
+  pid_t const process = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
+  if (process == 0) {
+    execute(words, failure, output);
+  }
+  return process;
 }
 
 /// Whether the condition becomes true within five seconds.
@@ -81,7 +93,7 @@ std::optional<int> BlockedSignals::wait(std::chrono::milliseconds timeout) const
   return signal > 0 ? std::optional(signal) : std::nullopt;
 }
 
-ChildProcess::ChildProcess(std::vector<std::string> const& command, Output output) {
+ChildProcess::ChildProcess(Command const& command, Output output) {
   std::vector<std::string> copies = command;
   std::vector<char*> words;
   for (std::string& word : copies) {
@@ -92,10 +104,7 @@ ChildProcess::ChildProcess(std::vector<std::string> const& command, Output outpu
   if (::pipe2(failure.data(), O_CLOEXEC) != 0) {
     throw Error("{} cannot be started: {}", command.front(), std::strerror(errno));
   }
-  process_ = ::fork();
-  if (process_ == 0) {
-    execute(words, failure[1], output);
-  }
+  process_ = start(words, failure[1], output);
   int problem = process_ < 0 ? errno : 0;
   ::close(failure[1]);
   if (process_ > 0 && ::read(failure[0], &problem, sizeof problem) > 0) {

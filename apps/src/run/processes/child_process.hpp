@@ -32,13 +32,18 @@ struct ProcessEnd {
   int signal = 0;  ///< 0: it ended by itself
 };
 
-/// A program that runs in a process group of its own, without input; it gets SIGTERM if this process dies.
+/// A program that runs in a process group of its own, without input; it gets SIGTERM if this process dies, or the
+/// thread that started it ends. A process that uses MPI or has much memory may start it: nothing of it is copied.
 class ChildProcess {
  public:
-  enum class Output : std::uint8_t { shown, discarded };
+  enum class Output : std::uint8_t {
+    shown,
+    discarded  ///< and the program has no files that are open here
+  };
+  using Command = std::vector<std::string>;
 
   /// `command` is searched in PATH. Throws Error if it cannot be started.
-  explicit ChildProcess(std::vector<std::string> const& command, Output output = Output::shown);
+  explicit ChildProcess(Command const& command, Output output = Output::shown);
   /// Ends the process and the remaining processes of its group: by SIGTERM, so that a launcher can end its ranks, and
   /// after five seconds by SIGKILL.
   ~ChildProcess();

@@ -9,14 +9,16 @@ namespace {
 
 class TrainingLogTest : public testing::Test {
  protected:
-  TrainingLog opened(std::int64_t step, std::string const& valid_dataset = "digest") {
+  TrainingLog opened(std::int64_t step, std::string const& valid_dataset = "digest", std::string const& begun_line = "",
+                     std::int64_t every = 1) {
     return TrainingLog::open(directory_,
                              {.step = step,
                               .steps = 100,
-                              .every = 1,
+                              .every = every,
                               .measures = {loss_, bleu_, ter_, medical_},
                               .valid_datasets = {{"", valid_dataset}, {"medical", "other"}},
-                              .parallel = parallel_},
+                              .parallel = parallel_,
+                              .begun_line = begun_line},
                              log_);
   }
   std::vector<std::string> lines() const { return lines_of(read_whole(place_.path() / "run" / "metrics.jsonl")); }
@@ -66,6 +68,91 @@ TEST_F(TrainingLogTest, ALineHasThePassesOverEachCorpus) {
   mixed.corpus_epochs = {{"news", 2.5}, {"web", 0.25}};
   log.step(mixed, std::nullopt);
   expect_contains(lines().front(), R"("corpus_epochs":{"news":2.5,"web":0.25})");
+}
+
+TEST_F(TrainingLogTest, ALineHasTheLossOfEachCorpusAndTagByTokens) {
+  TrainingLog log = opened(0, "digest", "", 2);
+  StepReport mixed = report(1);
+  mixed.corpus_tags = {{"books", "<2de>"}, {"news", "<2de>"}, {"web", "<2fr>"}};
+  mixed.corpus_losses = {{"news", {30, 10}}, {"web", {8, 2}}};
+  log.step(mixed, std::nullopt);
+  mixed.step = 2;
+  mixed.corpus_losses = {{"books", {5, 20}}, {"news", {10, 10}}};
+  log.step(mixed, std::nullopt);
+  expect_contains(lines().at(0),
+                  R"("corpus_nll":{"books":0.25,"news":2,"web":4},"tag_nll":{"<2de>":1.125,"<2fr>":4}})");
+  mixed.step = 4;
+  log.step(mixed, std::nullopt);
+  expect_contains(lines().at(1), R"("corpus_nll":{"books":0.25,"news":1})");  // web had no sample
+  EXPECT_EQ(lines().at(1).find("tag_nll"), std::string::npos) << "there is one tag";
+}
+
+TEST_F(TrainingLogTest, AnInterruptedLineIsThatOfAnUndisturbedRun) {
+  auto const steps = [&](TrainingLog& log, std::int64_t from, std::int64_t to) {
+    for (std::int64_t step = from; step <= to; ++step) {
+      StepReport each = report(step);
+      each.result.loss = 1.0 / static_cast<double>(step);
+      each.result.nll = 0.1 * static_cast<double>(step);
+      each.tokens.all = 100;
+      each.corpus_losses = {{"news", {0.1 * static_cast<double>(step), 3}}};
+      log.count_repeated(true);
+      log.step(each, std::nullopt);
+    }
+  };
+  auto const values = [&] {
+    boost::json::object line = boost::json::parse(lines().back()).as_object();
+    for (char const* const timed : {"tokens_per_second", "seconds", "tokens"}) {
+      line.erase(timed);
+    }
+    return line;
+  };
+  {
+    TrainingLog undisturbed = opened(0, "digest", "", 10);
+    EXPECT_EQ(undisturbed.begun_line(), "");
+    steps(undisturbed, 1, 10);
+    EXPECT_EQ(undisturbed.begun_line(), "");
+  }
+  boost::json::object const expected = values();
+  std::string begun;
+  {
+    TrainingLog killed = opened(0, "digest", "", 10);
+    steps(killed, 1, 7);
+    begun = killed.begun_line();
+  }
+  {
+    TrainingLog resumed = opened(7, "digest", begun, 10);
+    steps(resumed, 8, 10);
+  }
+  EXPECT_EQ(values(), expected);
+  TrainingLog other = opened(7, "digest", R"({"steps":"of another version"})", 10);
+  EXPECT_EQ(other.begun_line(), "");
+}
+
+TEST_F(TrainingLogTest, ALateValueHasALineOfItsStep) {
+  TrainingLog log = opened(0);
+  log.step(report(1), ValidationResult{.values = {{loss_, 1}}});
+  log.step(report(2), std::nullopt);
+  log.validation(1, ValidationResult{.values = {{bleu_, 20}}});
+  EXPECT_EQ(lines().at(2), R"({"step":1,"valid_bleu":20,"valid_dataset":"digest","valid_dataset/medical":"other"})");
+  EXPECT_EQ(best(log, bleu_), "BLEU 20.00 step 1");
+  EXPECT_EQ(best(opened(2), bleu_), "BLEU 20.00 step 1") << "also for the start that resumes";
+  EXPECT_EQ(lines().size(), 3U);
+  opened(0);
+  EXPECT_EQ(lines().size(), 0U);
+}
+
+TEST_F(TrainingLogTest, ProgressHasTheEpochsOfSomeCorpora) {
+  RunLog shown(true, false, Verbosity::normal);
+  testing::internal::CaptureStdout();
+  StepReport mixed = report(100);
+  mixed.corpus_epochs = {{"a", 2.5}, {"b", 0.25}};
+  auto log = TrainingLog::open(directory_, {.steps = 100, .every = 1, .parallel = parallel_}, shown);
+  log.step(mixed, std::nullopt);
+  mixed.corpus_epochs = {{"a", 2.5}, {"b", 0.25}, {"c", 1}, {"d", 2}, {"e", 3}, {"f", 3}};
+  log.step(mixed, std::nullopt);
+  std::string const text = testing::internal::GetCapturedStdout();
+  expect_contains(text, "  epoch 2.25 (a 2.50, b 0.25)  ");
+  expect_contains(text, "  epoch 2.25 (a 2.50, b 0.25, c 1.00, d 2.00, …)  ");
 }
 
 TEST_F(TrainingLogTest, EachValueHasAKeyWithItsSet) {

@@ -1,6 +1,10 @@
 #include "run/processes/child_process.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <csignal>
+#include <thread>
 
 #include "test.hpp"
 
@@ -23,6 +27,29 @@ std::optional<int> hangup_with(void (*action)(int)) {
 TEST(BlockedSignalsTest, AHangupIsIgnoredUnderNohup) {
   EXPECT_EQ(hangup_with(SIG_DFL), SIGHUP);
   EXPECT_EQ(hangup_with(SIG_IGN), std::nullopt);
+}
+
+/// The exit code of a shell that runs a command.
+int code_of(std::string const& command, ChildProcess::Output output) {
+  ChildProcess process({"sh", "-c", command}, output);
+  while (!process.ended()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return process.ended()->code;
+}
+
+TEST(ChildProcessTest, AProgramWhoseOutputIsDiscardedHasNoOpenFiles) {
+  int const open = ::open("/dev/null", O_RDONLY);
+  int const file = ::fcntl(open, F_DUPFD, 50);
+  std::string const command = fmt::format("test -e /proc/self/fd/{}", file);
+  EXPECT_EQ(code_of(command, ChildProcess::Output::shown), 0);
+  EXPECT_EQ(code_of(command, ChildProcess::Output::discarded), 1);
+  ::close(file);
+  ::close(open);
+  EXPECT_EQ(code_of("exit 7", ChildProcess::Output::discarded), 7);
+  EXPECT_EQ(code_of("kill -9 $$", ChildProcess::Output::discarded), 128 + SIGKILL);
+  EXPECT_EQ(message_of<Error>([] { ChildProcess({"/absent/program"}, ChildProcess::Output::discarded); }),
+            "/absent/program cannot be started: No such file or directory");
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ const perplexity_titles = {train_nll: 'Training perplexity', valid_loss: 'Valida
 /** Keys of which each run has a curve for each of several things, in one chart. */
 const grouped_curves = [
   {prefix: 'attention_entropy.', title: (of) => `Attention entropy${of} (1: uniform)`, name: (path) => sublayer_name(path)},
+  {prefix: 'corpus_nll.', title: (of) => `Loss of each corpus${of}`, name: (corpus) => corpus},
+  {prefix: 'tag_nll.', title: (of) => `Loss by tag${of}`, name: (tag) => tag},
   {prefix: 'corpus_epochs.', title: (of) => `Passes over each corpus${of}`, name: (corpus) => corpus},
 ];
 const curves_left_out = ['seconds', 'tokens', 'epoch', 'valid_perplexity'];

@@ -32,6 +32,11 @@ enum class Noise : std::uint8_t { spans, infilling };
 template <>
 inline constexpr std::array<std::string_view, 2> value_names<Noise>{"spans", "infilling"};
 
+/// Which of several metrics must stay without a better value for a run to stop early.
+enum class EarlyStoppingOn : std::uint8_t { first, any, all };
+template <>
+inline constexpr std::array<std::string_view, 3> value_names<EarlyStoppingOn>{"first", "any", "all"};
+
 constexpr DType dtype_of(Precision precision) {
   return precision == Precision::bfloat16 ? DType::bfloat16 : DType::float32;
 }
@@ -125,9 +130,16 @@ struct TrainConfig {
   bool validate_bleu = true;
   std::vector<std::string> validate_metrics = {};  ///< names of registered metrics of translations
   std::int64_t validate_beam_size = 1;             ///< 1: greedy
-  /// Decides which checkpoint is the best: "loss", "accuracy" or a metric of translations, of data.valid; "bleu/SET".
-  std::string best_metric = "loss";
-  std::int64_t early_stopping = 0;     ///< validations without a better one after which training ends; 0: never
+  /// Metrics that are programs: what the shell runs on the translations of a set, by the metric's name.
+  std::map<std::string, std::string> validate_command = {};
+  double validate_command_seconds = 600;  ///< after which such a program is ended
+  /// The metric "mean": the weights of the metrics whose mean it is. Empty: there is none.
+  std::map<std::string, double> mean_metric = {};
+  /// At least one. The first decides which checkpoint is the best, and with the others when a run stops early: "loss",
+  /// "accuracy" or a metric of translations, of data.valid; "bleu/SET".
+  std::vector<std::string> best_metric = {"loss"};
+  std::int64_t early_stopping = 0;  ///< validations without a better one after which training ends; 0: never
+  EarlyStoppingOn early_stopping_on = EarlyStoppingOn::first;
   std::int64_t log_every = 10;         ///< steps between lines of metrics.jsonl
   bool reserve_memory = true;          ///< take the planned memory before the first step, refuse what does not fit
   std::int64_t check_every_steps = 0;  ///< steps between comparisons of replicas; 0: only before checkpoints

@@ -93,6 +93,8 @@ class ModelChunk {
   std::int64_t first_logit() const { return output_->first_token(); }
   /// The rows of the last stack. Throws Error if the pack has no tokens for them to predict.
   std::int64_t output_rows(Pack const& pack) const;
+  /// int32 [those rows]: their samples.
+  Tensor const& output_samples(Pack const& pack) const { return pack.rows(extents_.back().side).sample; }
 
  private:
   struct Extent {

@@ -4,6 +4,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/tensor/pack.hpp>
+#include <span>
 #include <utility>
 
 namespace heddle {
@@ -12,6 +13,12 @@ namespace heddle {
 struct BatchTokens {
   std::int64_t target = 0;  ///< tokens that rows are to predict, by whose number losses and gradients are divided
   std::int64_t all = 0;     ///< source and target
+};
+
+/// A division of a global batch's samples into groups, whose losses are summed, too.
+struct SampleGroups {
+  std::int64_t count = 0;                        ///< the same on every rank; 0: they are not divided
+  std::span<std::int32_t const> of_sample = {};  ///< of each sample, by its number, where there are micro-batches
 };
 
 /// The micro-batches of one global batch that one rank computes: a pure function of seed, epoch and step, so that a
@@ -26,6 +33,7 @@ class MicroBatchSource {
   virtual BatchTokens tokens() const = 0;
   /// Micro-batch `index` of [0, count()), this context rank's part of it.
   virtual Pack micro_batch(std::int64_t index) const = 0;
+  virtual SampleGroups groups() const { return {}; }
 };
 
 /// The way in which a rank's micro-batches are cut from a global batch.

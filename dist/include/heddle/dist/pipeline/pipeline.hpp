@@ -3,6 +3,7 @@
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
+#include <heddle/dist/pipeline/row_losses.hpp>
 #include <heddle/dist/pipeline/schedule.hpp>
 #include <memory>
 #include <vector>
@@ -23,6 +24,8 @@ struct PipelineStep {
   GradientProgress* gradients = nullptr;
   /// Is notified of passes and of waiting for their input; may be null.
   WorkObserver* observer = nullptr;
+  /// Gets the losses of the rows of training that are computed here; may be null.
+  RowLosses* row_losses = nullptr;
 };
 
 /// This rank's share of the stream's rows in training.

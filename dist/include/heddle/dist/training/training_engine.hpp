@@ -5,6 +5,7 @@
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <optional>
+#include <vector>
 
 namespace heddle {
 
@@ -12,6 +13,7 @@ struct StepResult {
   double loss = 0;           ///< smoothed, per target token of the global batch
   double gradient_norm = 0;  ///< before clipping
   double nll = 0;  ///< negative log-likelihood, as `loss`: without label smoothing and z-loss, as validation has it
+  std::vector<double> group_nll{};  ///< its sums for each of the batch's groups of samples; empty where there are none
 };
 
 /// A model on a mesh and everything that trains it: this rank's parts and parameters, the pipeline, the optimizer. The
@@ -73,6 +75,8 @@ class TrainingEngine {
   void launch(MicroBatchSource const& batch, std::int64_t steps_done);
   void train(MicroBatchSource const& batch, PipelineStep const& step);
   void reduce();
+  /// The sums of the last step's losses for each of the batch's groups. Collective over the world.
+  std::vector<double> group_sums(SampleGroups const& groups);
 
   Setup setup_;
   GroupMember row_split_;
@@ -82,6 +86,7 @@ class TrainingEngine {
   std::optional<Pipeline> pipeline_;
   std::optional<DistributedOptimizer> optimizer_;
   std::shared_ptr<TensorOps> tensor_ops_;
+  RowLosses row_losses_;
   Tensor results_;         ///< float64 [3]: the two that follow, so that one copy fetches both
   Tensor loss_sums_;       ///< [2]: a step's smoothed loss and its negative log-likelihood
   Tensor sum_of_squares_;  ///< [1]: of gradients, this rank's part

@@ -78,6 +78,9 @@ struct CheckpointContents {
   std::string valid_dataset = {};          ///< digest of what best_value was measured on; empty: unknown
   std::string cursor = {};                 ///< places in a mixture's corpora; empty: state.epoch and state.position
   LossHistory losses = {};
+  /// The metrics of train.best_metric after the first, and the line of metrics.jsonl that is begun; the program's own
+  /// text, and empty where there is none.
+  std::string further_best = {}, begun_line = {};
   /// The steps after which optimizer state began, by the parameter's name, where that was not with the run.
   std::map<std::string, std::int64_t> state_begins = {};
   /// If its first parameters were another system's: files that came with them, by name, "config.json" among them.

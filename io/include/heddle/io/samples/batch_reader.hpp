@@ -20,6 +20,8 @@ class BatchReader {
     MixtureCursor cursor{};
     double epochs = 0;                    ///< BatchPlanner::epochs
     std::vector<double> corpus_epochs{};  ///< BatchPlanner::corpus_epochs
+    /// The tokens that each corpus's rows in the batch are to predict.
+    std::vector<std::int64_t> corpus_tokens{};
   };
 
   enum class Group : std::uint8_t {
@@ -65,6 +67,7 @@ class BatchReader {
     Head head;
     std::vector<PackFields> micro_batches;  ///< at least head.micro_batches; then, on rank 0, those of other data ranks
     std::vector<std::int64_t> counts;       ///< on rank 0: how many each data rank has
+    std::vector<std::int32_t> corpora;      ///< of each sample; empty for one corpus
     Progress progress;
   };
   class Batch final : public MicroBatchSource {
@@ -75,7 +78,10 @@ class BatchReader {
       return make_pack(content.micro_batches.at(static_cast<std::size_t>(index)), context, &memory);
     }
 
+    SampleGroups groups() const override { return {corpora > 1 ? corpora : 0, content.corpora}; }
+
     Content content;
+    std::int64_t corpora = 0;  ///< of the mixture
     GroupMember context;
     mutable PackMemory memory;
   };
