@@ -44,6 +44,14 @@ TEST_F(PairFilesTest, ReadsAnyRangeAsItWouldReadTheFile) {
   }
 }
 
+TEST_F(PairFilesTest, TextIsKnownByItsNameOrByNotBeingHdf5) {
+  EXPECT_TRUE(is_text_file("missing.tsv") && is_text_file("missing.tsv.gz"));
+  EXPECT_TRUE(is_text_file(tsv("clean.enzh.10", lines(1))));
+  EXPECT_FALSE(is_text_file(tsv("dataset", "\x89HDF\r\n\x1A\n and more")));
+  EXPECT_FALSE(is_text_file(tsv("damaged.h5", lines(1))));
+  EXPECT_FALSE(is_text_file("missing") || is_text_file(directory_.path()));
+}
+
 TEST_F(PairFilesTest, EndsOfLinesAndMarksAreNoText) {
   auto const pairs =
       open_tsv({tsv("a.tsv", "\xEF\xBB\xBFone\teins\r\ntwo\tzwei\n\tno source\nthree\tdrei")})->read({0, 4});
