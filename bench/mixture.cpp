@@ -60,7 +60,7 @@ void print_times(char const* name, std::vector<Times> times) {
              median(&Times::wall), largest(&Times::wall), median(&Times::processor), largest(&Times::processor));
 }
 
-/// What draws from a configuration's data.
+/// A configuration's data, opened to draw from.
 class Opened {
  public:
   Opened(Config const& config, Registries const& registries, BatchPlanner::Limits const& limits)

@@ -171,7 +171,8 @@ class Conversion {
       }
       if (key.starts_with("custom_detok_")) {
         throw DataError(
-            "{}: {} of {}: here text is not tokenized by Moses or ICU; turn the corpora into plain text with links of its "
+            "{}: {} of {}: here text is not tokenized by Moses or ICU; turn the corpora into plain text with links of "
+            "its "
             "words, and remove the option",
             where_, key, name->first);
       }

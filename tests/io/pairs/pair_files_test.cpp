@@ -79,6 +79,14 @@ TEST_F(PairFilesTest, IndexIsKeptAndMadeAgainForAFileThatChanged) {
   EXPECT_EQ(open_tsv({path})->size(), 4);
 }
 
+TEST_F(PairFilesTest, IndexOfAFileOfEqualSizeIsMadeAgain) {
+  std::string const path = tsv("a.tsv", "one\teins\ntwo\tzwei\n");
+  EXPECT_EQ(open_tsv({path})->size(), 2);
+  tsv("a.tsv", "two\tzwei one eins\n");
+  fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
+  EXPECT_EQ(open_tsv({path})->size(), 1);
+}
+
 TEST_F(PairFilesTest, ADirectoryThatCannotBeWrittenNeedsNoIndex) {
   fs::create_directory(directory_ / "a.tsv.heddle-index");  // the superuser may write everywhere
   auto const pairs = open_tsv({tsv("a.tsv", lines(3))});
