@@ -144,11 +144,20 @@ std::int64_t StoredOffsets::at(BlockCache& cache, std::int64_t index) const {
   return element<std::int64_t>(block(cache, index / block_length()), index % block_length());
 }
 
+std::pair<std::int64_t, std::int64_t> StoredOffsets::ends(BlockCache& cache, std::int64_t sentence) const {
+  std::int64_t const place = sentence % block_length();
+  if (place + 1 == block_length()) {
+    return {at(cache, sentence), at(cache, sentence + 1)};
+  }
+  auto const offsets = block(cache, sentence / block_length());
+  return {element<std::int64_t>(offsets, place), element<std::int64_t>(offsets, place + 1)};
+}
+
 std::pair<std::int64_t, std::int64_t> StoredOffsets::range(BlockCache& cache, std::int64_t sentence) const {
   if (sentence < 0 || sentence >= sentences()) {
     throw Error("{}: there is no sentence {}; expected 0 to {}", where(), sentence, sentences() - 1);
   }
-  std::pair<std::int64_t, std::int64_t> const range{at(cache, sentence), at(cache, sentence + 1)};
+  auto const range = ends(cache, sentence);
   if (range.second - range.first < min_count_) {  // inside a block this has been checked
     throw DataError("{}: sentence {} has no tokens ({} is followed by {})", where(), sentence, range.first,
                     range.second);

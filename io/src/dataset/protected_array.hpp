@@ -93,6 +93,8 @@ class StoredOffsets final : public ProtectedArray {
 
  private:
   std::int64_t at(BlockCache& cache, std::int64_t index) const;
+  /// A sentence's offset and the next one.
+  std::pair<std::int64_t, std::int64_t> ends(BlockCache& cache, std::int64_t sentence) const;
   void check(std::span<std::uint8_t const> block, std::int64_t first) const override;
 
   std::int64_t elements_;

@@ -164,9 +164,19 @@ class Conversion {
     }
     std::vector<std::string> options{fmt::format("rate = {}", toml_of(modifier.begin()->value()))};
     for (auto option = std::next(modifier.begin()); option != modifier.end(); ++option) {
-      if (!option->value().is_null()) {  // their default
-        options.push_back(fmt::format("{} = {}", std::string_view(option->key()), toml_of(option->value())));
+      std::string_view const key = option->key();
+      // null is their default; links of words become those of pieces here without being asked to
+      if (option->value().is_null() || key.starts_with("spm_vocab_")) {
+        continue;
       }
+      if (key.starts_with("custom_detok_")) {
+        throw DataError(
+            "{}: {} of {}: here text is not tokenized by Moses or ICU; turn the corpora into plain text with links of "
+            "its "
+            "words, and remove the option",
+            where_, key, name->first);
+      }
+      options.push_back(fmt::format("{} = {}", key, toml_of(option->value())));
     }
     return fmt::format("{} = {{ {} }}\n", name->second, fmt::join(options, ", "));
   }

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <filesystem>
+#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/sha256.hpp>
@@ -9,6 +12,7 @@
 #include <heddle/io/text/text.hpp>
 #include <mutex>
 #include <optional>
+#include <system_error>
 
 #include "pairs/indexed_text.hpp"
 
@@ -274,7 +278,17 @@ class DatasetPairs final : public TextPairs {
 }  // namespace
 
 bool is_text_file(std::string const& path) {
-  return path == "-" || path.ends_with(".tsv") || path.ends_with(".tsv.gz") || path.ends_with(".tsv.zst");
+  if (path == "-" || path.ends_with(".tsv") || path.ends_with(".tsv.gz") || path.ends_with(".tsv.zst")) {
+    return true;
+  }
+  std::error_code ignored;
+  if (path.ends_with(".h5") || !std::filesystem::is_regular_file(path, ignored)) {
+    return false;
+  }
+  constexpr std::string_view of_hdf5 = "\x89HDF\r\n\x1A\n";
+  std::array<char, of_hdf5.size()> begin{};
+  return std::ifstream(path, std::ios::binary).read(begin.data(), begin.size()) &&
+         std::string_view(begin.data(), begin.size()) != of_hdf5;
 }
 
 std::unique_ptr<TextPairs> open_tsv(std::vector<std::string> const& paths) {

@@ -65,8 +65,17 @@ TEST_F(OpusTrainerTest, ModifiersOfAStageAreThoseOfCorporaOfItsOwn) {
               Not(HasSubstr("modifiers]")));
 }
 
+TEST_F(OpusTrainerTest, ModifiersKeepTheirRatesAndOptions) {
+  std::string const text = converted(std::string(example) +
+                                     "modifiers:\n- UpperCase: 0.05\n- Tags: 0.1\n  custom_detok_src: null\n"
+                                     "  spm_vocab_src: x.spm\n  augment: 0.4\n");
+  EXPECT_NE(text.find("upper_case = 0.05\ntags = { rate = 0.1, augment = 0.4 }\n"), text.npos) << text;
+}
+
 TEST_F(OpusTrainerTest, WhatCannotBeDoneIsRefused) {
   std::string const text = example;
+  expect_data_error([&] { converted(text + "modifiers:\n- Tags: 1\n  custom_detok_trg: zh\n"); },
+                    "custom_detok_trg of Tags: here text is not tokenized by Moses");
   expect_data_error([&] { converted(text + "modifiers:\n- Retokenize: 1\n"); }, "no modifier like Retokenize here");
   expect_data_error([&] { converted("seed: 1\n"); }, "there is no key datasets");
   expect_data_error([&] { converted(text + "seed: 2\n"); }, "duplicate key");

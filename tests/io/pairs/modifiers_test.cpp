@@ -58,6 +58,18 @@ TEST_F(ModifiersTest, RatesAreSharesOfSamples) {
   }
 }
 
+TEST_F(ModifiersTest, ModifiersChooseSamplesIndependently) {
+  constexpr std::int64_t count = 10000;
+  auto const result = changed("upper_case = 0.5\nprefix = 0.5\n", pairs(count, pair_));
+  auto const both = static_cast<double>(std::ranges::count_if(result,
+                                                              [](NumberedPair const& each) {
+                                                                return each.pair.source.starts_with("__start__") &&
+                                                                       each.pair.source.ends_with("HERE .");
+                                                              })) /
+                    count;
+  EXPECT_NEAR(both, 0.25, 4 * std::sqrt(0.25 * 0.75 / count));
+}
+
 TEST_F(ModifiersTest, ASamplesChangesAreItsOwn) {
   std::string const all = "upper_case = 0.2\ntypos = 0.5\nprefix = 0.2\ntags = 0.2\n";
   auto const whole = changed(all, pairs(100, pair_), 3);

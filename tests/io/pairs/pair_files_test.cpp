@@ -44,6 +44,14 @@ TEST_F(PairFilesTest, ReadsAnyRangeAsItWouldReadTheFile) {
   }
 }
 
+TEST_F(PairFilesTest, TextIsKnownByItsNameOrByNotBeingHdf5) {
+  EXPECT_TRUE(is_text_file("missing.tsv") && is_text_file("missing.tsv.gz"));
+  EXPECT_TRUE(is_text_file(tsv("clean.enzh.10", lines(1))));
+  EXPECT_FALSE(is_text_file(tsv("dataset", "\x89HDF\r\n\x1A\n and more")));
+  EXPECT_FALSE(is_text_file(tsv("damaged.h5", lines(1))));
+  EXPECT_FALSE(is_text_file("missing") || is_text_file(directory_.path()));
+}
+
 TEST_F(PairFilesTest, EndsOfLinesAndMarksAreNoText) {
   auto const pairs =
       open_tsv({tsv("a.tsv", "\xEF\xBB\xBFone\teins\r\ntwo\tzwei\n\tno source\nthree\tdrei")})->read({0, 4});
@@ -69,6 +77,14 @@ TEST_F(PairFilesTest, IndexIsKeptAndMadeAgainForAFileThatChanged) {
   index[index.find("\"lines\":4") + 8] = '3';
   directory_.write("a.tsv.heddle-index", index);
   EXPECT_EQ(open_tsv({path})->size(), 4);
+}
+
+TEST_F(PairFilesTest, IndexOfAFileOfEqualSizeIsMadeAgain) {
+  std::string const path = tsv("a.tsv", "one\teins\ntwo\tzwei\n");
+  EXPECT_EQ(open_tsv({path})->size(), 2);
+  tsv("a.tsv", "two\tzwei one eins\n");
+  fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
+  EXPECT_EQ(open_tsv({path})->size(), 1);
 }
 
 TEST_F(PairFilesTest, ADirectoryThatCannotBeWrittenNeedsNoIndex) {

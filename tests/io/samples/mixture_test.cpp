@@ -78,6 +78,20 @@ TEST_F(MixtureTest, ACorpusDealsEachSampleOnceAnEpoch) {
   }
 }
 
+TEST_F(MixtureTest, CorporaOfOneSizeHaveOrdersOfTheirOwn) {
+  std::map<std::int32_t, std::vector<std::int64_t>> orders;
+  for (int number = 0; number < 2; ++number) {
+    corpora_[static_cast<std::size_t>(number)] = {.samples = std::make_shared<MarkedPairs>(10, 40),
+                                                  .name = number == 0 ? "a" : "b"};
+  }
+  corpora_.pop_back();
+  for (SampleId const& sample : planner().next().samples) {
+    orders[sample.corpus].push_back(sample.index);
+  }
+  ASSERT_EQ(orders[0].size(), 10U);
+  EXPECT_NE(orders[0], orders[1]);
+}
+
 TEST_F(MixtureTest, AfterSeekTheSameBatchesFollow) {
   BatchPlanner planner = this->planner();
   for (int step = 0; step < 50; ++step) {

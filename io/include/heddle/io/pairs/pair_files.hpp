@@ -9,7 +9,8 @@
 
 namespace heddle {
 
-/// Whether a name is that of text that is trained on as it is: FILE.tsv, FILE.tsv.gz, FILE.tsv.zst, or "-".
+/// Whether a path is that of text that is trained on as it is: FILE.tsv, FILE.tsv.gz, FILE.tsv.zst, "-", and a file of
+/// another name that does not begin as HDF5 does, unless that name is FILE.h5.
 bool is_text_file(std::string const& path);
 
 /// The pairs of TSV files: SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET<TAB>ALIGNMENT. Throws DataError as IndexedText does,
