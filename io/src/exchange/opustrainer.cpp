@@ -142,13 +142,21 @@ class Conversion {
 
   /// The modifiers of all stages, or of one; adds their names.
   std::string modifiers_text(json::object const& object, std::set<std::string>& names) const {
+    json::value const* const all = object.if_contains("modifiers");
+    return all == nullptr ? "" : list_text(all->as_array(), names);
+  }
+
+  /// A list of modifiers. An element may be a list, as references to other lists are.
+  std::string list_text(json::array const& list, std::set<std::string>& names) const {
     std::string text;
-    if (json::value const* const all = object.if_contains("modifiers")) {
-      for (json::value const& modifier : all->as_array()) {
-        std::string const line = modifier_text(modifier.as_object());
-        names.insert(line.substr(0, line.find(' ')));
-        text += line;
+    for (json::value const& element : list) {
+      if (element.is_array()) {
+        text += list_text(element.get_array(), names);
+        continue;
       }
+      std::string const line = modifier_text(element.as_object());
+      names.insert(line.substr(0, line.find(' ')));
+      text += line;
     }
     return text;
   }
@@ -172,8 +180,7 @@ class Conversion {
       if (key.starts_with("custom_detok_")) {
         throw DataError(
             "{}: {} of {}: here text is not tokenized by Moses or ICU; turn the corpora into plain text with links of "
-            "its "
-            "words, and remove the option",
+            "its words, and remove the option",
             where_, key, name->first);
       }
       options.push_back(fmt::format("{} = {}", key, toml_of(option->value())));

@@ -68,8 +68,8 @@ TEST_F(OpusTrainerTest, ModifiersOfAStageAreThoseOfCorporaOfItsOwn) {
 TEST_F(OpusTrainerTest, ModifiersKeepTheirRatesAndOptions) {
   std::string const text = converted(std::string(example) +
                                      "modifiers:\n- UpperCase: 0.05\n- Tags: 0.1\n  custom_detok_src: null\n"
-                                     "  spm_vocab_src: x.spm\n  augment: 0.4\n");
-  EXPECT_NE(text.find("upper_case = 0.05\ntags = { rate = 0.1, augment = 0.4 }\n"), text.npos) << text;
+                                     "  spm_vocab_src: x.spm\n  augment: 0.4\n- [Merge: 0.01]\n");
+  EXPECT_NE(text.find("upper_case = 0.05\ntags = { rate = 0.1, augment = 0.4 }\nmerge = 0.01\n"), text.npos) << text;
 }
 
 TEST_F(OpusTrainerTest, WhatCannotBeDoneIsRefused) {
