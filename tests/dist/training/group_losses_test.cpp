@@ -7,7 +7,7 @@
 namespace heddle {
 namespace {
 
-constexpr int steps = 3;
+constexpr int steps = 2;
 /// A group for each of the eight samples; no sample is of group 3.
 std::vector<std::int32_t> const group_of{0, 1, 2, 0, 4, 1, 0, 0};
 SampleGroups const groups{5, group_of};
@@ -28,7 +28,12 @@ TEST_F(GroupLossesTest, AreThoseOfOneRankInEveryLayout) {
   for (Variant const& variant : {variants.front(), variants.back()}) {
     LayoutRun alone(variant, Layout{}, Communicator::self());
     std::vector<StepResult> const expected = results(alone, groups);
+    bool const weighted = variant.weighted;
+    std::size_t number = 0;
     for (Layout const& layout : layouts_on(world_.size())) {
+      if (world_.size() > 2 && (++number % 2 == 0) != weighted) {
+        continue;  // many layouts: each trains one of the two
+      }
       SCOPED_TRACE(describe(variant) + ", " + describe(layout));
       LayoutRun run(variant, layout, world_);
       std::vector<StepResult> const found = results(run, groups);
