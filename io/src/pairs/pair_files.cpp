@@ -61,8 +61,11 @@ void set_links(TextPair& pair, std::string_view text, std::string const& file, s
 }
 
 [[noreturn]] void throw_wrong_columns(std::string const& file, std::int64_t line_number, std::string const& what) {
-  throw DataError("{}: line {} {}; expected SOURCE<TAB>TARGET in each line, or SOURCE<TAB>TARGET<TAB>ALIGNMENT in each",
-                  file, readable_count(line_number), what);
+  throw DataError(
+      "{}: line {} {}; expected SOURCE<TAB>TARGET in each line, or SOURCE<TAB>TARGET<TAB>ALIGNMENT in each, or a "
+      "dataset "
+      "that `heddle prepare` writes",
+      file, readable_count(line_number), what);
 }
 
 /// Files whose lines are the same pairs: a TSV file alone, or a source, a target and perhaps an alignment.
