@@ -96,8 +96,8 @@ set_mistake 78 'plugins.paths\|nowhere.so' 'plugins.paths=["nowhere.so"]'
 
 # Data.
 set_mistake 65 "nowhere.h5: does not exist (relative to $PWD)" data.train=nowhere.h5
-set_mistake 65 'heddle prepare' data.train=text/train.en
-set_mistake 65 'heddle prepare' data.train=text/train.en data.valid=text/valid.en
+set_mistake 65 'has 0 tabs; expected SOURCE<TAB>TARGET' data.train=text/train.en
+set_mistake 78 'data.vocabulary is not set, and text/train.en is text' data.train=text/train.en data.valid=text/valid.en
 set_mistake 65 'does not exist' data.train=text
 mistake 65 "nowhere.en: .* (relative to $PWD)" prepare --source nowhere.en --target text/train.de --out new
 mistake 65 'lines' prepare --source text/train.en --target text/valid.de --out new --vocab-size 100
