@@ -146,9 +146,8 @@ ExitCode run_supervised(Arguments const& arguments) {
   require_supported(config);
   if (is_stream(config.data)) {
     throw UsageError(
-        "run: {} = \"-\" is the standard input, which a restart could not read again; expected a file, or `heddle "
-        "train` "
-        "in a script that sends the lines again",
+        "run: {} = \"-\" is the standard input, which a restart could not read again; expected a file, or "
+        "`heddle train` in a script that sends the lines again",
         config.data.places.of("train"));
   }
   supervision.directory = run_directory_for(config.run.directory, options.train.fresh);

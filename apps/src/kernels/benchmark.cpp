@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "run/configuration/config_check.hpp"
+
 namespace heddle {
 
 namespace {
@@ -153,6 +155,7 @@ struct BenchmarkSample {
 };
 
 BenchmarkSample read_sample(Config const& config, Registries const& registries) {
+  require_read_again(config, "a measurement of kernels");
   TrainingData const data = open_training_data(config);
   ModelDescription const model = describe_model(config.model, registries.layers);
   Mixture const mixture = training_mixture(config, registries.tasks.of(config), data,

@@ -77,6 +77,17 @@ std::vector<std::string> without_ranks() {
 }  // namespace
 
 void ValidationCommands::add(std::int64_t step, std::vector<CommandInput> inputs) {
+  for (CommandInput const& input : inputs) {
+    auto const slow =
+        std::ranges::find(waiting_, input.measure.key(), [](Job const& job) { return job.input.measure.key(); });
+    if (slow != waiting_.end()) {
+      finished_.push_back({slow->step,
+                           {input.measure, std::numeric_limits<double>::quiet_NaN()},
+                           fmt::format("the validation command {} is slower than validations: it was not run",
+                                       input.measure.short_name())});
+      waiting_.erase(slow);
+    }
+  }
   std::ranges::transform(inputs, std::back_inserter(waiting_), [step](CommandInput& input) {
     return Job{step, std::move(input)};
   });
@@ -143,7 +154,8 @@ void ValidationCommands::start_next() {
 
 ChildProcess::Command ValidationCommands::command_for(std::string const& name) const {
   std::string text = train_.validate_command.at(name);
-  if (text.find('$') == std::string::npos) {
+  constexpr std::array<std::string_view, 7> files{"$1", "$2", "$3", "${1", "${2", "${3", "$@"};
+  if (std::ranges::none_of(files, [&](std::string_view file) { return text.find(file) != std::string::npos; })) {
     text += R"( "$@")";
   }
   ChildProcess::Command command{"env"};

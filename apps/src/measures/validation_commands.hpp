@@ -29,8 +29,12 @@ class ValidationCommands {
   /// parent where it is empty then.
   ValidationCommands(TrainConfig const& train, std::filesystem::path directory)
       : train_(train), directory_(std::move(directory)) {}
+  ~ValidationCommands() { cancel(); }
+  ValidationCommands(ValidationCommands const&) = delete;
+  ValidationCommands& operator=(ValidationCommands const&) = delete;
 
-  /// Starts to measure the translations of a step, after those that are still to be measured.
+  /// Starts to measure the translations of a step, after those that are still to be measured. One that still waits for
+  /// the same measure is given up, so that a slow program keeps up.
   void add(std::int64_t step, std::vector<CommandInput> inputs);
   /// The results since the last call. Ends a program that has had its time, and starts the next one.
   std::vector<CommandResult> finished();

@@ -11,6 +11,8 @@
 #include <heddle/io/samples/training_data.hpp>
 #include <limits>
 
+#include "run/configuration/config_check.hpp"
+
 namespace heddle {
 
 std::unique_ptr<PlannedData> PlannedData::open(Config const& config, Registries const& registries,
@@ -43,13 +45,7 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, Registries 
 }
 
 void PlannedData::take_dataset(Config const& config, Task const& task, bool prefixes) {
-  if (is_stream(config.data)) {
-    throw ConfigError(
-        "{} = \"-\": a plan reads the data before the run does, and the standard input is read once; expected a part "
-        "of "
-        "it in a file, as in --set data.train=part.tsv",
-        config.data.places.of("train"));
-  }
+  require_read_again(config, "a plan");
   data_ = open_training_data(config);
   mixture_ = training_mixture(config, task, *data_, {.prefixes = prefixes});
   make_validation_samples(config, task, prefixes, *data_);

@@ -99,7 +99,7 @@ std::string RunValidation::further_best() const {
   json::object text;
   for (auto const& [best, digest, without_better] : further_) {
     text[best.measure.short_name()] = {
-        {"value", best.value}, {"step", best.step}, {"without_better", without_better}, {"digest", digest}};
+        {"value", bits_of(best.value)}, {"step", best.step}, {"without_better", without_better}, {"digest", digest}};
   }
   return text.empty() ? "" : json::serialize(text);
 }
@@ -113,7 +113,7 @@ void RunValidation::restore_further(std::string const& text) {
     for (Improvement& each : further_) {
       auto const* const found = stored.as_object().if_contains(each.best.measure.short_name());
       if (found != nullptr && found->at("digest").as_string() == each.digest) {
-        each.best.value = found->at("value").to_number<double>();
+        each.best.value = number_of_bits(found->at("value"));
         each.best.step = found->at("step").to_number<std::int64_t>();
         each.without_better = found->at("without_better").to_number<std::int64_t>();
       }
@@ -130,8 +130,14 @@ std::string RunValidation::restore(Checkpoint const& checkpoint, TrainingState& 
     best_measure_ = before;
     return "";
   }
-  bool const new_data = has_new_validation(checkpoint, config_, setup_.registries.tasks.of(config_), digest_);
-  restore_further(checkpoint.contents().further_best);
+  Task const& task = setup_.registries.tasks.of(config_);
+  // Another measure's data is not new because it has another digest.
+  bool const same_data = before.data() == best_measure_.data();
+  bool const new_data =
+      has_new_validation(checkpoint, config_, task, same_data ? digest_ : checkpoint.contents().valid_dataset);
+  if (same_samples(stored_config(checkpoint), config_, task)) {
+    restore_further(checkpoint.contents().further_best);
+  }
   return new_data || before.short_name() != best_measure_.short_name()
              ? restart_best(before, new_data, state, checkpoints)
              : "";

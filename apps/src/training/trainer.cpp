@@ -256,10 +256,7 @@ void Trainer::after_step(StepReport const& report, StopSignal const& signal) {
     checkpoints_.protect(loss_watch_.risen_since());
   }
   if (validation) {
-    report_validation(*validation);
-    if (input_.stalled(state_)) {
-      input_.end_stage();
-    }
+    take_validation(*validation);
   }
   report_stage();
   report_commands();
@@ -295,6 +292,13 @@ void Trainer::report_stage() {
   validation_.restart_stopping(state_);  // other data
   if (std::string const name = input_.stage_name(); !name.empty()) {
     output_.log().info(fmt::format("stage {} starts after step {}", name, readable_count(state_.step)));
+  }
+}
+
+void Trainer::take_validation(ValidationResult const& validation) {
+  report_validation(validation);
+  if (input_.stalled(state_)) {
+    input_.end_stage();
   }
 }
 
@@ -353,9 +357,12 @@ bool Trainer::finish_validation(StopSignal const& signal) {
   }
   validation->norms.gradients.clear();  // they were not kept
   output_.validation(state_.step, *validation);
-  report_validation(*validation);
   if (state_.step > 0) {
+    take_validation(*validation);
+    report_stage();
     save_checkpoint({.disk = true, .again = true, .wait = true});
+  } else {
+    report_validation(*validation);
   }
   return true;
 }

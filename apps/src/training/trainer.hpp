@@ -49,6 +49,8 @@ class Trainer {
   std::optional<ValidationResult> validate(StopSignal const& signal);
   /// Warns of problems that a validation shows, and says when it ends the run.
   void report_validation(ValidationResult const& validation);
+  /// Reports a validation, and ends a stage in which it has stalled.
+  void take_validation(ValidationResult const& validation);
   /// Reports what programs have measured beside the steps; on rank 0.
   void report_commands();
   /// Waits for the programs that still measure, until a signal comes, and reports.

@@ -20,7 +20,7 @@ class BlockCache {
   template <class Load>
   Bytes const& block(void const* owner, std::int64_t number, Load const& load) {
     Key const key{owner, number};
-    // Who reads two sides in step asks for two blocks in turn.
+    // Two sides of a sample are read alternately: the two latest blocks are looked at first.
     constexpr int turns = 2;
     auto latest = entries_.begin();
     for (int turn = 0; turn < turns && latest != entries_.end(); ++turn, ++latest) {

@@ -290,8 +290,10 @@ bool is_text_file(std::string const& path) {
   }
   constexpr std::string_view of_hdf5 = "\x89HDF\r\n\x1A\n";
   std::array<char, of_hdf5.size()> begin{};
-  return std::ifstream(path, std::ios::binary).read(begin.data(), begin.size()) &&
-         std::string_view(begin.data(), begin.size()) != of_hdf5;
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), begin.size());
+  auto const count = static_cast<std::size_t>(file.gcount());
+  return count > 0 && std::string_view(begin.data(), count) != of_hdf5;
 }
 
 std::unique_ptr<TextPairs> open_tsv(std::vector<std::string> const& paths) {

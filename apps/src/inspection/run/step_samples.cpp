@@ -9,6 +9,7 @@
 #include <heddle/io/samples/training_data.hpp>
 
 #include "run/checkpoints/checkpoint.hpp"
+#include "run/configuration/config_check.hpp"
 
 namespace heddle {
 
@@ -85,6 +86,7 @@ std::string describe_sample(Mixture const& mixture, GlobalBatch const& batch, st
 
 std::string describe_samples(RunView const& run, PluginTrust const& trust, WantedSamples const& wanted) {
   Config const config = stored_config(*run.checkpoint);
+  require_read_again(config, "inspect --step");
   if (wanted.step < 1 || wanted.step > config.train.steps) {
     throw UsageError("inspect: step {}: the run has steps 1 to {}", wanted.step, readable_count(config.train.steps));
   }

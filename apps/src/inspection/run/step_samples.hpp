@@ -18,8 +18,9 @@ struct WantedSamples {
 /// Lines about the samples: corpus, epoch, place in the corpus, tokens; of a single one also texts and tokens. Batches
 /// are planned again from the newest checkpoint before the step, with the data and the configuration of `run`, so that
 /// the data must be where the run had them. Batches that were skipped after that checkpoint, because a loss was not
-/// finite, shift the steps after them. Throws as open_training_data does, and UsageError for a step or a sample that
-/// the run does not have, and for a step around which a validation has ended a stage, no checkpoint says where.
+/// finite, shift the steps after them. Throws as open_training_data does, ConfigError for a stream, and UsageError for
+/// a step or a sample that the run does not have, and for a step between two checkpoints between which a validation has
+/// ended a stage: no checkpoint says after which step.
 std::string describe_samples(RunView const& run, PluginTrust const& trust, WantedSamples const& wanted);
 
 }  // namespace heddle

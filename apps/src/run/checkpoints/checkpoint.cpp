@@ -23,17 +23,6 @@ void require_shape(Checkpoint const& checkpoint, Parameter const& parameter) {
   }
 }
 
-/// Whether a task makes the same samples of the same data with both configurations.
-bool same_samples(Config const& before, Config const& after, Task const& task) {
-  if (before.train.task != after.train.task) {
-    return false;
-  }
-  std::vector<std::string> const keys = task.keys();
-  return std::ranges::none_of(differences(before, after), [&](ConfigDifference const& difference) {
-    return std::ranges::any_of(keys, [&](std::string const& key) { return difference.key == "train." + key; });
-  });
-}
-
 /// The configuration's keys of the corpora `names` that are not among `others`; "" is the name of data.train.
 std::vector<std::string> keys_without(std::vector<std::string> const& names, std::vector<std::string> const& others) {
   std::vector<std::string> keys;
@@ -329,6 +318,16 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
     bool const text = std::ranges::any_of(data.train, [](TrainingSet const& set) { return set.text() != nullptr; });
     text ? throw DataError(message) : throw ConfigError(message);
   }
+}
+
+bool same_samples(Config const& before, Config const& after, Task const& task) {
+  if (before.train.task != after.train.task) {
+    return false;
+  }
+  std::vector<std::string> const keys = task.keys();
+  return std::ranges::none_of(differences(before, after), [&](ConfigDifference const& difference) {
+    return std::ranges::any_of(keys, [&](std::string const& key) { return difference.key == "train." + key; });
+  });
 }
 
 bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task,

@@ -59,6 +59,8 @@ bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data);
 bool has_new_data(Checkpoint const& checkpoint, Config const& config, TrainingData const& data,
                   SampleCursor const& place);
 
+/// Whether a task makes the same samples of the same data with both configurations.
+bool same_samples(Config const& before, Config const& after, Task const& task);
 /// Whether the best value in validation of the checkpoint was measured on other data than those with the digest, or
 /// with another tag. Where an older checkpoint does not say, that is so if data.valid was another path.
 bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task,

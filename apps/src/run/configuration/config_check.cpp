@@ -10,6 +10,7 @@
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/planning/dry_run.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 
 #include "run/metrics/measure.hpp"
 
@@ -36,6 +37,15 @@ void resolve_validate_bleu(Config& config, Registries const& registries) {
       (!config.train.validate_metrics.empty() || !registries.tasks.of(config).translates() ||
        no_translation_reason(describe_model(config.model, registries.layers)))) {
     config.train.validate_bleu = false;
+  }
+}
+
+void require_read_again(Config const& config, std::string_view reader) {
+  if (is_stream(config.data)) {
+    throw ConfigError(
+        "{} = \"-\": {} reads data that the run reads, too, and the standard input is read once; expected a part of it "
+        "in a file, as in --set data.train=part.tsv",
+        config.data.places.of("train"), reader);
   }
 }
 

@@ -6,12 +6,16 @@
 #include <heddle/core/model/model_chunk.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <optional>
+#include <string_view>
 
 namespace heddle {
 
 /// By default there is BLEU where the model translates and train.validate_metrics lists nothing; only a key that was
 /// given asks for it otherwise.
 void resolve_validate_bleu(Config& config, Registries const& registries);
+
+/// Throws ConfigError where the data is a stream, which `reader` would take from the run.
+void require_read_again(Config const& config, std::string_view reader);
 
 /// Describes a model that can be trained and, if [train] asks for metrics of translations, translate. Throws
 /// ConfigError for any other, and for metrics that are not there.

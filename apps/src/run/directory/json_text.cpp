@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <boost/json.hpp>
 #include <cmath>
 
@@ -72,6 +73,14 @@ std::string json_text(json::value const& value) {
 double number_of(json::object const& object, std::string_view key) {
   auto const* const value = object.if_contains(key);
   return value != nullptr && value->is_number() ? value->to_number<double>() : 0;
+}
+
+std::int64_t bits_of(double number) {
+  return std::bit_cast<std::int64_t>(number);
+}
+
+double number_of_bits(boost::json::value const& bits) {
+  return std::bit_cast<double>(bits.to_number<std::int64_t>());
 }
 
 std::string_view text_of(json::object const& object, std::string_view key) {

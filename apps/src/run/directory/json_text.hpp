@@ -1,6 +1,8 @@
 #pragma once
 
 #include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,10 @@ std::string json_text(boost::json::value const& value);
 
 /// The number there; 0 if there is none.
 double number_of(boost::json::object const& object, std::string_view key);
+/// A number as the integer that has its bits: Boost.JSON's parser may read a decimal fraction as a neighbour of it.
+std::int64_t bits_of(double number);
+/// The number of which this is bits_of. Throws boost::system::system_error for another kind of value.
+double number_of_bits(boost::json::value const& bits);
 /// The string there, which lives as long as the object; "" if there is none.
 std::string_view text_of(boost::json::object const& object, std::string_view key);
 /// The object there, which lives as long as the outer one; an empty one if there is none.

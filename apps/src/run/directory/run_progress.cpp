@@ -28,7 +28,8 @@ std::string with_null(std::string line) {
 
 /// -1 if there are no metrics, or they are not a regular file.
 std::int64_t newest_step_of_metrics(std::filesystem::path const& path) {
-  // The last lines suffice, which have at most a few kilobytes: a later step has a later line, but for late numbers.
+  // The last lines suffice, which have at most a few kilobytes: a later step has a later line. The number of a
+  // validation command may come after lines of later steps.
   constexpr std::int64_t enough = 1 << 16;
   std::int64_t newest = -1;
   try {

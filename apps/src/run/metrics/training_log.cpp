@@ -84,7 +84,7 @@ boost::json::object means(std::map<std::string, GroupLoss> const& losses) {
 boost::json::object sums(std::map<std::string, GroupLoss> const& losses) {
   boost::json::object object;
   for (auto const& [name, loss] : losses) {
-    object[name] = boost::json::array{loss.nll, loss.tokens};
+    object[name] = boost::json::array{bits_of(loss.nll), loss.tokens};
   }
   return object;
 }
@@ -92,7 +92,7 @@ boost::json::object sums(std::map<std::string, GroupLoss> const& losses) {
 std::map<std::string, GroupLoss> losses_in(boost::json::value const& sums) {
   std::map<std::string, GroupLoss> losses;
   for (auto const& [name, pair] : sums.as_object()) {
-    losses[name] = {pair.at(0).to_number<double>(), pair.at(1).to_number<std::int64_t>()};
+    losses[name] = {number_of_bits(pair.at(0)), pair.at(1).to_number<std::int64_t>()};
   }
   return losses;
 }
@@ -188,11 +188,11 @@ TrainingLog::Window TrainingLog::window_of(Start const& start) {
   try {
     boost::json::value const line = boost::json::parse(start.begun_line);
     auto const count = [&](char const* key) { return line.at(key).to_number<std::int64_t>(); };
-    window = {.began = line.at("began").to_number<double>(),
+    window = {.began = number_of_bits(line.at("began")),
               .steps = count("steps"),
               .tokens = count("tokens"),
-              .loss = line.at("loss").to_number<double>(),
-              .nll = line.at("nll").to_number<double>(),
+              .loss = number_of_bits(line.at("loss")),
+              .nll = number_of_bits(line.at("nll")),
               .repeated = count("repeated"),
               .skipped = count("skipped"),
               .corpora = losses_in(line.at("corpora")),
@@ -205,11 +205,11 @@ TrainingLog::Window TrainingLog::window_of(Start const& start) {
 std::string TrainingLog::begun_line() const {
   return window_.steps == 0 && window_.repeated == 0
              ? ""
-             : boost::json::serialize(boost::json::object{{"began", window_.began},
+             : boost::json::serialize(boost::json::object{{"began", bits_of(window_.began)},
                                                           {"steps", window_.steps},
                                                           {"tokens", window_.tokens},
-                                                          {"loss", window_.loss},
-                                                          {"nll", window_.nll},
+                                                          {"loss", bits_of(window_.loss)},
+                                                          {"nll", bits_of(window_.nll)},
                                                           {"repeated", window_.repeated},
                                                           {"skipped", window_.skipped},
                                                           {"corpora", sums(window_.corpora)},

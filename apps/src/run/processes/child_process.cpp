@@ -29,12 +29,31 @@ sigset_t supervised_signals() {
   return signals;
 }
 
-/// Executes the command in the child process, or writes errno to `failure`.
-[[noreturn]] void execute(std::vector<char*> const& words, int failure, ChildProcess::Output output) {
+/// Handlers of this process write to memory that a child shares until it executes its command.
+void drop_handlers() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action {};
+    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN) {
+      action = {};
+      action.sa_handler = SIG_DFL;
+      sigaction(signal, &action, nullptr);
+    }
+  }
+}
+
+/// Executes the command in the child process, in which all signals are blocked, or writes errno to `failure`.
+/// `blocked`: the signals that its parent blocks.
+[[noreturn]] void execute(std::vector<char*> const& words, int failure, ChildProcess::Output output, sigset_t blocked) {
   sigset_t const signals = supervised_signals();
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+  drop_handlers();
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (sigismember(&signals, signal) == 1) {
+      sigdelset(&blocked, signal);
+    }
+  }
+  sigprocmask(SIG_SETMASK, &blocked, nullptr);
   int const null = ::open("/dev/null", O_RDWR);
   dup2(null, STDIN_FILENO);
   if (output == ChildProcess::Output::discarded) {
@@ -52,10 +71,15 @@ sigset_t supervised_signals() {
 /// The process that executes the command. It shares the memory of this one until then, and this one waits: a copy would
 /// take long where memory is large, and some networks cannot be used after one.
 pid_t start(std::vector<char*> const& words, int failure, ChildProcess::Output output) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   pid_t const process = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
   if (process == 0) {
-    execute(words, failure, output);
+    execute(words, failure, output, before);
   }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return process;
 }
 
