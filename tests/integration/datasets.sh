@@ -105,6 +105,14 @@ expect 0 'stage 2 of 2 starts after step 4' "$HEDDLE" train stalled.toml --set r
   --set train.validate_every=2 --set optimizer.learning_rate=1e-30
 expect 0 '^step 2: .* planned after step 0' "$HEDDLE" inspect stalled --step 2
 expect 64 'step 5: a validation ended stage 1 of the data after step 2 and by step 6' "$HEDDLE" inspect stalled --step 5
+# A stop in the validation that ends a stage: the start that resumes makes it, and ends the stage.
+printf '%s\n' '#!/bin/sh' 'echo >> calls' '[ "$(wc -l < calls)" -ne 2 ] || sleep 100' 'echo 1' > score && chmod +x score
+scored=(--set run.directory=stopped --set train.validate_every=2 --set train.validate_command.score=./score --set train.best_metric=score)
+"$HEDDLE" train stalled.toml "${scored[@]}" > stopped.log 2>&1 &
+for _ in $(seq 1500); do [ "$(cat calls 2> /dev/null | wc -l)" -ne 2 ] || break; sleep 0.02; done
+kill -TERM $!
+waited 75 $!
+expect 0 'stage 2 of 2 starts after step 4' "$HEDDLE" train stalled.toml "${scored[@]}"
 
 # A run that would see its data thousands of times is remarked.
 expect 0 'note: data/train.h5 has 900 sentence pairs: train.steps = 100,000 are about [0-9,]* epochs, .*--size tiny' \

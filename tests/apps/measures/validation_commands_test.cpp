@@ -52,6 +52,25 @@ TEST_F(ValidationCommandsTest, TakeTheNumberThatAProgramPrintsOfTheTexts) {
   EXPECT_EQ(results({{"score", "echo 1; #"}}, "medical").front(), "valid_score/medical: 1");
 }
 
+TEST_F(ValidationCommandsTest, ASlowProgramMissesValidations) {
+  train_.validate_command = {{"score", "sleep 100; #"}};
+  ValidationCommands commands(train_, directory_);
+  for (std::int64_t const step : {500, 600, 700}) {
+    commands.add(step, {{{"score", "", true}, text_}});
+  }
+  EXPECT_EQ(commands.left(), 2U);
+  auto const found = commands.finished();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found.front().step, 600);
+  EXPECT_THAT(found.front().problem, HasSubstr("score is slower than validations"));
+}
+
+TEST_F(ValidationCommandsTest, EndAndLeaveNoFilesWhereTheyAreGivenUp) {
+  train_.validate_command = {{"score", "sleep 100; #"}};
+  std::make_unique<ValidationCommands>(train_, directory_)->add(500, {{{"score", "", true}, text_}});
+  EXPECT_FALSE(std::filesystem::exists(directory_.parent_path()));
+}
+
 TEST_F(ValidationCommandsTest, GetTheFilesWhereTheyNameNone) {
   std::string const script = (place_ / "score.sh").string();
   std::ofstream(script) << "#!/bin/sh\necho $#\n";

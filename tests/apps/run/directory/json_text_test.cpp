@@ -34,5 +34,14 @@ TEST(JsonText, IsWhatBoostReads) {
   }
 }
 
+TEST(JsonText, BitsOfANumberAreReadBackAsThatNumber) {
+  std::mt19937_64 random(2);  // NOLINT: the same each time
+  for (int trial = 0; trial < 20000; ++trial) {
+    auto const bits = random();
+    json::value const read = json::parse(json::serialize(json::value(bits_of(std::bit_cast<double>(bits)))));
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(number_of_bits(read)), bits);
+  }
+}
+
 }  // namespace
 }  // namespace heddle
