@@ -80,7 +80,7 @@ ends 0 "${stream[@]}" --set run.directory=shorter < stream.tsv
 grep -q 'done: step 24 of 24, ' log || fail "a longer stream does not continue the run"
 ends 0 timeout 100 "${stream[@]}" --set run.directory=waiting < <(cat stream.tsv{,,,,}; exec sleep 200 2> /dev/null)
 expect 64 'which a restart could not read again' "$HEDDLE" run "${stream[@]:2}" --set run.directory=wrong -- mpirun -np 2
-expect 78 'a plan reads the data before the run does' "${stream[@]}" --dry-run
+expect 78 'a plan reads data that the run reads' "${stream[@]}" --dry-run
 
 # A text that shrank is not the one that the run started with.
 head -n 500 linked.tsv > shorter.tsv
