@@ -27,6 +27,7 @@ constexpr char const* hypothesis_name = "hypothesis.txt";
 constexpr char const* output_name = "output.txt";
 constexpr char const* errors_name = "errors.txt";
 constexpr std::int64_t max_output = 1 << 16;
+constexpr std::ptrdiff_t max_waiting = 4;  ///< validations of a measure
 
 std::string joined_lines(std::vector<std::string> const& lines) {
   std::string text;
@@ -78,14 +79,14 @@ std::vector<std::string> without_ranks() {
 
 void ValidationCommands::add(std::int64_t step, std::vector<CommandInput> inputs) {
   for (CommandInput const& input : inputs) {
-    auto const slow =
-        std::ranges::find(waiting_, input.measure.key(), [](Job const& job) { return job.input.measure.key(); });
-    if (slow != waiting_.end()) {
-      finished_.push_back({slow->step,
+    auto const same = [&](Job const& job) { return job.input.measure.key() == input.measure.key(); };
+    if (std::ranges::count_if(waiting_, same) == max_waiting) {
+      auto const oldest = std::ranges::find_if(waiting_, same);
+      finished_.push_back({oldest->step,
                            {input.measure, std::numeric_limits<double>::quiet_NaN()},
                            fmt::format("the validation command {} is slower than validations: it was not run",
                                        input.measure.short_name())});
-      waiting_.erase(slow);
+      waiting_.erase(oldest);
     }
   }
   std::ranges::transform(inputs, std::back_inserter(waiting_), [step](CommandInput& input) {

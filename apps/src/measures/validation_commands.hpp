@@ -33,8 +33,8 @@ class ValidationCommands {
   ValidationCommands(ValidationCommands const&) = delete;
   ValidationCommands& operator=(ValidationCommands const&) = delete;
 
-  /// Starts to measure the translations of a step, after those that are still to be measured. One that still waits for
-  /// the same measure is given up, so that a slow program keeps up.
+  /// Starts to measure the translations of a step, after those that are still to be measured. Where four wait for the
+  /// same measure, the first of them is given up, so that a slow program keeps up.
   void add(std::int64_t step, std::vector<CommandInput> inputs);
   /// The results since the last call. Ends a program that has had its time, and starts the next one.
   std::vector<CommandResult> finished();

@@ -38,7 +38,7 @@ void leave_address_space(std::size_t bytes) {
 }
 
 [[noreturn]] void use_an_arena_without_address_space() {
-  leave_address_space(std::size_t{64} << 20);
+  leave_address_space(std::size_t{32} << 20);
   try {
     Arena unused;
     Arena arena;

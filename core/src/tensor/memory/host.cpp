@@ -23,8 +23,8 @@ using Memory = Kokkos::DefaultExecutionSpace::memory_space;
 static_assert(std::is_same_v<Memory, Kokkos::HostSpace>, "this Kokkos computes in a device's memory");
 constexpr std::size_t alignment = 64;
 
-/// With less than this a step is unlikely to fit, so an error is better than a start.
-constexpr std::size_t min_capacity = std::size_t{1} << 28;
+/// With less than this only the smallest models would fit, so an error is better than a start.
+constexpr std::size_t min_capacity = std::size_t{1} << 26;
 
 void* map(std::size_t bytes) {
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
