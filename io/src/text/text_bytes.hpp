@@ -43,7 +43,7 @@ class TextBytes {
 
   /// The next bytes, at least one and at most as many as `into` has room for; 0 at the end, again and again. Throws
   /// DataError, without the file's name, for a failed read and for compressed data that are damaged or truncated or
-  /// have something else after a member, once the bytes before are read.
+  /// have something else after a member, once the bytes before are read; of zstd's, up to a block before damage is not.
   std::size_t read(std::span<char> into);
 
   /// Ends a wait for bytes in another thread: `read` throws Error, there and from now on.
