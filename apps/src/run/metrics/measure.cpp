@@ -70,7 +70,11 @@ std::vector<MetricRegistry::Entry> translation_metrics(Config const& config, Met
   MetricRegistry with_commands = metrics;
   for (auto const& [name, command] : train.validate_command) {
     // Validation runs the program instead.
-    with_commands.add(name, {[](TranslatedCorpus const&) { return std::numeric_limits<double>::quiet_NaN(); }, true});
+    try {
+      with_commands.add(name, {[](TranslatedCorpus const&) { return std::numeric_limits<double>::quiet_NaN(); }, true});
+    } catch (Error const& problem) {
+      throw ConfigError("train.validate_command.{}: {}", name, problem.what());
+    }
   }
   auto const own = config.data.valid_metrics.find(set);
   bool const has_own = own != config.data.valid_metrics.end();

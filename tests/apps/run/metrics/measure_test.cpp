@@ -93,8 +93,9 @@ TEST(ValidateCommand, IsAMetricOfTheSetsThatHaveNoListOfTheirOwn) {
   EXPECT_THAT(keys_of({"train.validate_command.comet=comet", "train.validate_metrics=[\"comet\"]",
                        "train.validate_bleu=false"}),
               ElementsAre("valid_loss down", "valid_comet up"));
-  expect_config_error([] { keys_of({"train.validate_command.bleu=comet"}); }, "'bleu' is taken by built-in");
-  expect_config_error([] { keys_of({"train.validate_command.loss=comet"}); }, "without a usable name");
+  expect_config_error([] { keys_of({"train.validate_command.bleu=comet"}); }, "train.validate_command.bleu: ");
+  expect_config_error([] { keys_of({"train.validate_command.loss=comet"}); },
+                      "train.validate_command.loss: built-in registers the metric 'loss' without a usable name");
   auto const waits = [](std::string const& best, std::string const& mean = "chrf") {
     return is_waited_for(
         parse_config("", "run.toml", {"train.best_metric=" + best, "train.mean_metric." + mean + "=1"}), "comet");
