@@ -382,7 +382,9 @@ void Dataset::read_fields(int64_t index, SampleFields const& wanted, Sample& pai
         static_cast<StoredValues<typename Stored<Value>::Element> const&>(*field->values)
             .read(*cache_, begin, end, elements);
         values.resize(elements.size() * sizeof(elements.front()) / sizeof(Value));
-        std::memcpy(static_cast<void*>(values.data()), elements.data(), values.size() * sizeof(Value));
+        if (!values.empty()) {  // memcpy takes no null pointer
+          std::memcpy(static_cast<void*>(values.data()), elements.data(), values.size() * sizeof(Value));
+        }
       }
     });
   }
