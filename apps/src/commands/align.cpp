@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/alignment/word_aligner.hpp>
 #include <heddle/io/files/regular_file.hpp>
@@ -49,24 +48,6 @@ void for_each_pair(AlignOptions const& options, Take const& take) {
 /// Numbers that spread `wanted` of `count` lines evenly.
 bool is_chosen(std::int64_t line, std::int64_t count, std::int64_t wanted) {
   return line * wanted / count != (line + 1) * wanted / count;
-}
-
-/// The links in a line of the reference, for sentences with these numbers of words.
-WordLinks links_of(std::string const& line, std::string const& where, std::size_t sources, std::size_t targets) {
-  WordLinks links;
-  for (std::string_view const word : split_words(line)) {
-    std::size_t const dash = word.find('-');
-    auto const source = parse_number<std::int32_t>(word.substr(0, dash));
-    auto const target = parse_number<std::int32_t>(dash == word.npos ? "" : word.substr(dash + 1));
-    if (!source || !target || *source < 0 || *target < 0 || *source >= static_cast<std::int64_t>(sources) ||
-        *target >= static_cast<std::int64_t>(targets)) {
-      throw DataError("{}: {} is not a link SOURCE-TARGET of {} and {} words, which are counted from 0", where, word,
-                      sources, targets);
-    }
-    links.emplace_back(*source, *target);
-  }
-  std::ranges::sort(links);
-  return links;
 }
 
 class Aligner {
@@ -193,8 +174,10 @@ ExitCode run_align(Arguments const& arguments) {
     too_long += std::max(split_words(source).size(), split_words(target).size()) > max_aligned_words ? 1 : 0;
     links += std::ssize(aligner.last());
     if (std::string line; reference && reference->next(line)) {
-      agreement.add(aligner.last(), links_of(line, fmt::format("{}, line {}", options.reference, lines),
-                                             split_words(source).size(), split_words(target).size()));
+      LinkLine const right{line, options.reference, lines};
+      WordLinks links_of_line = right.links(std::ssize(split_words(source)), std::ssize(split_words(target)));
+      std::ranges::sort(links_of_line);
+      agreement.add(aligner.last(), links_of_line);
     }
   });
   bool const to_stdout = options.output == "-";

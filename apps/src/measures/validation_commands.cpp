@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <exception>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <iterator>
@@ -55,10 +55,8 @@ std::vector<std::string> printed_lines(std::filesystem::path const& path) {
 std::optional<double> number_in(std::string_view text) {
   std::size_t const begin = std::min(text.find_first_not_of(" \t\r"), text.size());
   text = text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
-  double value = 0;
-  auto const [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  bool const whole = problem == std::errc() && end == text.data() + text.size();
-  return whole && std::isfinite(value) ? std::optional(value) : std::nullopt;
+  auto const value = parse_number<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 /// The options of env(1) that hide from a program that this process is a rank of an MPI job.

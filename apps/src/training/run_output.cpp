@@ -140,6 +140,7 @@ void RunOutput::start(RunInput const& input, RunModel const& model, RunValidatio
                                            .every = config_.train.log_every,
                                            .measures = validation.measures(),
                                            .valid_datasets = validation.digests(),
+                                           .corpus_tags = input.corpus_tags(),
                                            .parallel = setup_.parallel,
                                            .begun_line = begun_line_},
                                           log_));

@@ -215,8 +215,7 @@ StepReport Trainer::train_step() {
               .tokens = batch.tokens(),
               .epochs = input_.progress().epochs,
               .corpus_epochs = input_.corpus_epochs(),
-              .corpus_losses = input_.corpus_losses(outcome.result.group_nll),
-              .corpus_tags = input_.corpus_tags()};
+              .corpus_losses = input_.corpus_losses(outcome.result.group_nll)};
     }
   }
 }

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/io/alignment/word_aligner.hpp>
+#include <heddle/io/text/text.hpp>
 #include <iterator>
 #include <set>
 
@@ -102,6 +105,22 @@ std::string pharaoh_text(WordLinks const& links) {
     text += fmt::format("{}{}-{}", text.empty() ? "" : " ", source, target);
   }
   return text;
+}
+
+WordLinks LinkLine::links(std::int64_t sources, std::int64_t targets) const {
+  WordLinks links;
+  for (std::string_view const link : split_words(text)) {
+    std::size_t const dash = std::min(link.find('-'), link.size());
+    auto const source = parse_number<std::int32_t>(link.substr(0, dash));
+    auto const target = parse_number<std::int32_t>(link.substr(std::min(dash + 1, link.size())));
+    if (!source || !target || *source < 0 || *target < 0 || *source >= sources || *target >= targets) {
+      throw DataError(
+          "{}, line {}: \"{}\" is not a link SOURCE-TARGET of the lines' {} and {} words, which are counted from 0",
+          file, line, link, sources, targets);
+    }
+    links.emplace_back(*source, *target);
+  }
+  return links;
 }
 
 void AlignmentAgreement::add(WordLinks const& links, WordLinks const& reference) {

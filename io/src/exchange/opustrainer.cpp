@@ -154,19 +154,18 @@ class Conversion {
         text += list_text(element.get_array(), names);
         continue;
       }
-      std::string const line = modifier_text(element.as_object());
-      names.insert(line.substr(0, line.find(' ')));
-      text += line;
+      text += modifier_text(element.as_object(), names);
     }
     return text;
   }
 
-  /// A modifier with its rate, and its options.
-  std::string modifier_text(json::object const& modifier) const {
+  /// A modifier with its rate, and its options; adds its name.
+  std::string modifier_text(json::object const& modifier, std::set<std::string>& names) const {
     auto const name = modifiers.find(std::string(modifier.begin()->key()));
     if (name == modifiers.end()) {
       throw DataError("{}: there is no modifier like {} here", where_, std::string_view(modifier.begin()->key()));
     }
+    names.insert(name->second);
     if (modifier.size() == 1) {
       return fmt::format("{} = {}\n", name->second, toml_of(modifier.begin()->value()));
     }

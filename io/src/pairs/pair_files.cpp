@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/io/alignment/word_aligner.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/pairs/pair_files.hpp>
 #include <heddle/io/text/text.hpp>
@@ -21,13 +21,6 @@ namespace heddle {
 namespace {
 
 constexpr std::int64_t block_lines = IndexedText::block_lines;
-
-std::optional<std::int32_t> parse_number(std::string_view text) {
-  std::int32_t number = 0;
-  auto const [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  bool const good = failure == std::errc() && end == text.data() + text.size() && number >= 0;
-  return good ? std::optional(number) : std::nullopt;
-}
 
 /// The pair of a line SOURCE<TAB>TARGET, or SOURCE<TAB>TARGET<TAB>ALIGNMENT; `links` is its third column.
 TextPair split_columns(std::string_view line, std::string& links) {
@@ -45,26 +38,16 @@ void set_links(TextPair& pair, std::string_view text, std::string const& file, s
   if (text.empty()) {
     return;
   }
-  std::int64_t const sources = count_words(pair.source);
-  std::int64_t const targets = count_words(pair.target);
-  for (std::string_view const link : split_words(text)) {
-    std::size_t const dash = std::min(link.find('-'), link.size());
-    auto const from = parse_number(link.substr(0, dash));
-    auto const to = parse_number(link.substr(std::min(dash + 1, link.size())));
-    if (!from || !to || *from >= sources || *to >= targets) {
-      throw DataError(
-          "{}, line {}: \"{}\" is not a link SOURCE-TARGET of the line's {} and {} words, which are counted from 0",
-          file, line_number, link, sources, targets);
-    }
-    pair.links.push_back({*from, *to});
+  LinkLine const line{text, file, line_number};
+  for (auto const& [from, to] : line.links(count_words(pair.source), count_words(pair.target))) {
+    pair.links.push_back({from, to});
   }
 }
 
 [[noreturn]] void throw_wrong_columns(std::string const& file, std::int64_t line_number, std::string const& what) {
   throw DataError(
       "{}: line {} {}; expected SOURCE<TAB>TARGET in each line, or SOURCE<TAB>TARGET<TAB>ALIGNMENT in each, or a "
-      "dataset "
-      "that `heddle prepare` writes",
+      "dataset that `heddle prepare` writes",
       file, readable_count(line_number), what);
 }
 

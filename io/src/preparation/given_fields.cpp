@@ -6,6 +6,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/parse_number.hpp>
+#include <heddle/io/alignment/word_aligner.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/tokenizers/token_words.hpp>
 #include <optional>
@@ -77,17 +78,10 @@ void GivenFields::set_alignment(Line const& line, EncodedSide const& source, Enc
   auto const sources = tokens_of_words(source);
   auto const targets = tokens_of_words(target);
   pair.alignment.clear();
-  for (std::string_view const link : split_words(line.text)) {
-    std::size_t const dash = std::min(link.find('-'), link.size());
-    auto const from = parse_number<std::size_t>(link.substr(0, dash));
-    auto const to = parse_number<std::size_t>(link.substr(std::min(dash + 1, link.size())));
-    if (!from || !to || *from >= sources.size() || *to >= targets.size()) {
-      throw DataError(
-          "{}, line {}: \"{}\" is not a link SOURCE-TARGET of the lines' {} and {} words, which are counted from 0",
-          line.name, line.number, link, sources.size(), targets.size());
-    }
-    for (std::int32_t const source_token : sources[*from]) {
-      for (std::int32_t const target_token : targets[*to]) {
+  LinkLine const given{line.text, line.name, line.number};
+  for (auto const& [from, to] : given.links(std::ssize(sources), std::ssize(targets))) {
+    for (std::int32_t const source_token : sources[static_cast<std::size_t>(from)]) {
+      for (std::int32_t const target_token : targets[static_cast<std::size_t>(to)]) {
         pair.alignment.push_back({source_token, target_token});
       }
     }

@@ -60,8 +60,7 @@ GlobalBatch plan_to(std::int64_t step, BatchPlanner& planner, Config const& conf
       config.data.stages[number].stalled > 0) {
     throw UsageError(
         "inspect: step {}: a validation ended stage {} of the data after step {} and by step {}, and the checkpoints "
-        "do "
-        "not say where; expected a step that is not between these",
+        "do not say where; expected a step that is not between these",
         readable_count(step), number + 1, readable_count(start.step), readable_count(after.step));
   }
   return batch;

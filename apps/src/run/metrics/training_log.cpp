@@ -70,6 +70,21 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
   return object;
 }
 
+/// "epoch 0.86", with several corpora also the passes over the first ones: "epoch 0.86 (news 1.10, web 0.40)".
+std::string epochs_text(StepReport const& report) {
+  constexpr std::size_t shown = 4;
+  std::vector<std::string> corpora;
+  for (auto const& [corpus, epochs] : report.corpus_epochs) {
+    if (corpora.size() == shown) {
+      corpora.emplace_back("…");
+      break;
+    }
+    corpora.push_back(fmt::format("{} {:.2f}", corpus, epochs));
+  }
+  std::string const all = fmt::format("epoch {:.2f}", report.epochs);
+  return corpora.empty() ? all : fmt::format("{} ({})", all, fmt::join(corpora, ", "));
+}
+
 /// {"news": 2.5, …}: the losses per target token.
 boost::json::object means(std::map<std::string, GroupLoss> const& losses) {
   boost::json::object object;
@@ -195,11 +210,20 @@ TrainingLog::Window TrainingLog::window_of(Start const& start) {
               .nll = number_of_bits(line.at("nll")),
               .repeated = count("repeated"),
               .skipped = count("skipped"),
-              .corpora = losses_in(line.at("corpora")),
-              .tags = losses_in(line.at("tags"))};
+              .corpora = losses_in(line.at("corpora"))};
   } catch (std::exception const&) {  // another version's: this start's steps alone count
   }
   return window;
+}
+
+std::map<std::string, GroupLoss> TrainingLog::losses_by_tag() const {
+  std::map<std::string, GroupLoss> losses;
+  for (auto const& [corpus, tag] : start_.corpus_tags) {
+    if (auto const loss = window_.corpora.find(corpus); loss != window_.corpora.end()) {
+      losses[tag].add(loss->second);
+    }
+  }
+  return losses;
 }
 
 std::string TrainingLog::begun_line() const {
@@ -212,8 +236,7 @@ std::string TrainingLog::begun_line() const {
                                                           {"nll", bits_of(window_.nll)},
                                                           {"repeated", window_.repeated},
                                                           {"skipped", window_.skipped},
-                                                          {"corpora", sums(window_.corpora)},
-                                                          {"tags", sums(window_.tags)}});
+                                                          {"corpora", sums(window_.corpora)}});
 }
 
 double TrainingLog::seconds() const {
@@ -238,21 +261,12 @@ std::vector<Metric> TrainingLog::step_metrics(StepReport const& report, double n
   double const rate = report.learning_rate;
   double const norm = report.result.gradient_norm;
   double const speed = static_cast<double>(window_.tokens) / std::max(now - window_.began, 1e-9);
-  std::string epochs = fmt::format("epoch {:.2f}", report.epochs);
-  constexpr std::size_t shown = 4;
-  for (auto each = report.corpus_epochs.begin(); each != report.corpus_epochs.end(); ++each) {
-    auto const number = static_cast<std::size_t>(std::distance(report.corpus_epochs.begin(), each));
-    epochs += number == shown  ? ", …"
-              : number > shown ? ""
-                               : fmt::format("{}{} {:.2f}", number == 0 ? " (" : ", ", each->first, each->second);
-  }
-  epochs += report.corpus_epochs.empty() ? "" : ")";
   return {{"step", report.step},
           {"train_loss", loss, "train/loss", fmt::format("loss {:.4f}", loss)},
           {"learning_rate", rate, "train/learning_rate", fmt::format("lr {:.3g}", rate)},
           {"gradient_norm", norm, "train/gradient_norm", fmt::format("|grad| {:.3g}", norm)},
           {"tokens", tokens_},
-          {"epoch", report.epochs, "", epochs},
+          {"epoch", report.epochs, "", epochs_text(report)},
           {"train_nll", nll, "train/nll", fmt::format("unsmoothed {:.4f}", nll)},
           {"tokens_per_second", speed, "train/tokens_per_second", fmt::format("{} tokens/s", readable_count(speed))},
           {"seconds", now}};
@@ -293,9 +307,6 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   ++window_.steps;
   for (auto const& [corpus, loss] : report.corpus_losses) {
     window_.corpora[corpus].add(loss);
-    if (auto const tag = report.corpus_tags.find(corpus); tag != report.corpus_tags.end()) {
-      window_.tags[tag->second].add(loss);
-    }
   }
   if (report.step % start_.every != 0 && !validation && report.step != start_.steps) {
     return;
@@ -316,7 +327,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   if (auto losses = means(window_.corpora); !losses.empty()) {
     metrics.push_back({"corpus_nll", std::move(losses), "train/corpus_nll"});
   }
-  if (auto losses = means(window_.tags); losses.size() > 1) {
+  if (auto losses = means(losses_by_tag()); losses.size() > 1) {
     metrics.push_back({"tag_nll", std::move(losses), "train/tag_nll"});
   }
   if (window_.repeated > 0) {

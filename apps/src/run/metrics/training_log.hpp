@@ -86,7 +86,6 @@ struct StepReport {
   double epochs = 0;                                 ///< passes over the data up to this step, the last one in part
   std::map<std::string, double> corpus_epochs{};     ///< of each corpus, where there are several
   std::map<std::string, GroupLoss> corpus_losses{};  ///< of each corpus in the batch, where there are several
-  std::map<std::string, std::string> corpus_tags{};  ///< of those that have one
 };
 
 /// A number, or several of one kind, of a line of metrics.jsonl. Every sink iterates the line's list of them.
@@ -112,6 +111,7 @@ class TrainingLog {
     std::vector<Measure> measures = {};  ///< those of the run's validations
     /// Digests of the validation sets, by name: values of other sets are not compared.
     std::map<std::string, std::string> valid_datasets = {};
+    std::map<std::string, std::string> corpus_tags = {};  ///< of the corpora that have one
     ParallelState parallel = {};  ///< its traffic since the previous line is written, if there is any
     std::string begun_line = {};  ///< what an earlier start has left: begun_line()
   };
@@ -168,9 +168,10 @@ class TrainingLog {
     std::int64_t repeated = 0;
     std::int64_t skipped = 0;
     std::map<std::string, GroupLoss> corpora{};
-    std::map<std::string, GroupLoss> tags{};
   };
   static Window window_of(Start const& start);
+  /// The losses of corpora with one tag, added up.
+  std::map<std::string, GroupLoss> losses_by_tag() const;
 
   Start start_;
   std::filesystem::path directory_;

@@ -41,18 +41,13 @@ void drop_handlers() {
   }
 }
 
-/// Executes the command in the child process, in which all signals are blocked, or writes errno to `failure`.
-/// `blocked`: the signals that its parent blocks.
-[[noreturn]] void execute(std::vector<char*> const& words, int failure, ChildProcess::Output output, sigset_t blocked) {
-  sigset_t const signals = supervised_signals();
+/// Executes the command in the child process, in which all signals are blocked until then, or writes errno to
+/// `failure`. `blocked`: those that the command begins with.
+[[noreturn]] void execute(std::vector<char*> const& words, int failure, ChildProcess::Output output,
+                          sigset_t const& blocked) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   drop_handlers();
-  for (int signal = 1; signal < NSIG; ++signal) {
-    if (sigismember(&signals, signal) == 1) {
-      sigdelset(&blocked, signal);
-    }
-  }
   sigprocmask(SIG_SETMASK, &blocked, nullptr);
   int const null = ::open("/dev/null", O_RDWR);
   dup2(null, STDIN_FILENO);
@@ -75,9 +70,16 @@ pid_t start(std::vector<char*> const& words, int failure, ChildProcess::Output o
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigset_t const signals = supervised_signals();
+  sigset_t blocked = before;
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (sigismember(&signals, signal) == 1) {
+      sigdelset(&blocked, signal);
+    }
+  }
   pid_t const process = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
   if (process == 0) {
-    execute(words, failure, output, before);
+    execute(words, failure, output, blocked);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return process;

@@ -17,6 +17,7 @@ class TrainingLogTest : public testing::Test {
                               .every = every,
                               .measures = {loss_, bleu_, ter_, medical_},
                               .valid_datasets = {{"", valid_dataset}, {"medical", "other"}},
+                              .corpus_tags = {{"books", "<2de>"}, {"news", "<2de>"}, {"web", "<2fr>"}},
                               .parallel = parallel_,
                               .begun_line = begun_line},
                              log_);
@@ -73,7 +74,6 @@ TEST_F(TrainingLogTest, ALineHasThePassesOverEachCorpus) {
 TEST_F(TrainingLogTest, ALineHasTheLossOfEachCorpusAndTagByTokens) {
   TrainingLog log = opened(0, "digest", "", 2);
   StepReport mixed = report(1);
-  mixed.corpus_tags = {{"books", "<2de>"}, {"news", "<2de>"}, {"web", "<2fr>"}};
   mixed.corpus_losses = {{"news", {30, 10}}, {"web", {8, 2}}};
   log.step(mixed, std::nullopt);
   mixed.step = 2;

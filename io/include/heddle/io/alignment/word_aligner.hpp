@@ -80,6 +80,17 @@ WordLinks symmetrize(std::vector<std::int32_t> const& forward, std::vector<std::
 /// "0-0 1-2": Pharaoh's format, source and target.
 std::string pharaoh_text(WordLinks const& links);
 
+/// Line `line` of a file in that format.
+struct LinkLine {
+  std::string_view text;
+  std::string_view file;
+  std::int64_t line = 0;
+
+  /// The links in their order. Throws DataError, which names file and line, for one that is not of sentences with so
+  /// many words.
+  WordLinks links(std::int64_t sources, std::int64_t targets) const;
+};
+
 /// Counts links that agree with links of reference. The error rate is Och & Ney's (2003) where all of these are sure.
 struct AlignmentAgreement {
   std::int64_t found = 0, wanted = 0, both = 0;
