@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/training_data.hpp>
+#include <tuple>
 
 #include "run/checkpoints/checkpoint.hpp"
 #include "run/configuration/config_check.hpp"
@@ -43,27 +45,39 @@ std::pair<Place, Place> places_around(RunView const& run, std::int64_t step) {
   return {place_of(before), place_of(after)};
 }
 
-/// Plans the batches after `start` up to that of a step. Throws UsageError where the data end before, or where a
-/// validation has ended a stage in between: the run does not say after which step.
-GlobalBatch plan_to(std::int64_t step, BatchPlanner& planner, Config const& config, Place const& start,
-                    Place const& after) {
+/// Plans the batches after `done` steps up to that of a step, and returns the last one. Throws UsageError where the
+/// data end before.
+GlobalBatch plan_to(std::int64_t step, BatchPlanner& planner, std::int64_t done) {
   GlobalBatch batch;
-  for (std::int64_t done = start.step; done < step; ++done) {
+  for (; done < step; ++done) {
     if (planner.exhausted()) {
       throw UsageError("inspect: step {}: the run's data end after step {}", readable_count(step),
                        readable_count(done));
     }
     batch = planner.next();
   }
-  auto const number = static_cast<std::size_t>(planner.cursor().stage.stage);
-  if (after.cursor && after.cursor->stage.stage > planner.cursor().stage.stage &&
-      config.data.stages[number].stalled > 0) {
-    throw UsageError(
-        "inspect: step {}: a validation ended stage {} of the data after step {} and by step {}, and the checkpoints "
-        "do not say where; expected a step that is not between these",
-        readable_count(step), number + 1, readable_count(start.step), readable_count(after.step));
-  }
   return batch;
+}
+
+bool same_place(MixtureCursor const& left, MixtureCursor const& right) {
+  auto const place = [](SampleCursor const& own) { return std::tie(own.corpus, own.epoch, own.position, own.credit); };
+  return left.stage.stage == right.stage.stage && left.stage.steps == right.stage.steps &&
+         std::ranges::equal(left.corpora, right.corpora, {}, place, place);
+}
+
+/// Plans on to the checkpoint after a step. Throws UsageError where the run came to another place in the data: it does
+/// not record after which step it skipped a batch, or a validation ended a stage.
+void require_run_came_here(std::int64_t step, BatchPlanner& planner, Place const& start, Place const& after) {
+  if (!after.cursor) {
+    return;
+  }
+  plan_to(after.step, planner, step);
+  if (!same_place(planner.cursor(), *after.cursor)) {
+    throw UsageError(
+        "inspect: step {}: after step {} and by step {} the run skipped batches that were not finite, or a validation "
+        "ended a stage of the data, and the checkpoints do not say where; expected a step that is not between these",
+        readable_count(step), readable_count(start.step), readable_count(after.step));
+  }
 }
 
 /// The text and the tokens of a side; "" of one that the sample does not have.
@@ -102,7 +116,8 @@ std::string describe_samples(RunView const& run, PluginTrust const& trust, Wante
   if (start.cursor) {
     planner.seek(*start.cursor);
   }
-  GlobalBatch const batch = plan_to(wanted.step, planner, config, start, after);
+  GlobalBatch const batch = plan_to(wanted.step, planner, start.step);
+  require_run_came_here(wanted.step, planner, start, after);
   std::string text = fmt::format("step {}: {}, {} tokens, planned after step {}\n", readable_count(wanted.step),
                                  counted(std::ssize(batch.samples), "sample"), readable_count(batch.tokens.all),
                                  readable_count(start.step));
