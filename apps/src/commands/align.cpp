@@ -6,6 +6,7 @@
 #include <heddle/io/alignment/word_aligner.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/text/text.hpp>
+#include <heddle/io/text/text_writer.hpp>
 #include <iostream>
 #include <iterator>
 
@@ -117,7 +118,7 @@ links; then prepare that text, or give its words' numbers back to the plain one.
       ("target", po::value(&options.target)->required()->value_name("TEXT"),
        "line n translates line n of the source")  //
       ("output", po::value(&options.output)->required()->value_name("LINKS"),
-       "the file, which is replaced, gzip if its name ends with .gz; or - for the standard output")  //
+       "the file, which is replaced, compressed if its name ends with .gz or .zst; or - for the standard output")  //
       ("symmetrize", with_default(options.symmetrization, "HOW"),
        "how both directions become one: grow-diag-final-and, intersection, union, forward or reverse")  //
       ("iterations", with_default(options.training.hidden_markov_iterations, "N"),
@@ -185,7 +186,7 @@ ExitCode run_align(Arguments const& arguments) {
     std::cout << text << std::flush;
     require_written(std::cout, "the standard output");
   } else {
-    replace_file(options.output, options.output.ends_with(".gz") ? gzip(text) : text);
+    replace_file(options.output, compress(text, compression_of(options.output)));
   }
   std::ostream& out = to_stdout ? std::cerr : std::cout;
   out << fmt::format("{} links of {} pairs → {}\n", readable_count(links), readable_count(lines), options.output);

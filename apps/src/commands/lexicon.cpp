@@ -4,12 +4,12 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/text/text_writer.hpp>
 #include <iostream>
 #include <limits>
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
-#include "corpus/corpus_output.hpp"
 
 namespace heddle {
 
@@ -29,7 +29,7 @@ chooses only from these pieces.)";
       ("dataset", po::value(&datasets)->required()->composing()->value_name("DATASET"),
        "a dataset of `heddle prepare`, or its directory; may be repeated")  //
       ("output", po::value(&output)->required()->value_name("LEXICON"),
-       "the file, which is replaced; gzip if its name ends with .gz")                                              //
+       "the file, which is replaced; compressed if its name ends with .gz or .zst")                                //
       ("best", with_default(training.best, "N"), "translations of a source piece; less likely ones are left out")  //
       ("max-pairs", with_default(training.max_pairs, "N"),
        "read at most N pairs, evenly spread: their tokens are kept in memory");
@@ -47,7 +47,7 @@ chooses only from these pieces.)";
   require_replaceable(output);
   Lexicon const lexicon = learn_lexicon(dataset, training);
   std::string const text = lexicon_text(lexicon, dataset.vocabulary());
-  replace_file(output, output.ends_with(".gz") ? gzip(text) : text);
+  replace_file(output, compress(text, compression_of(output)));
   std::int64_t pieces = 0;
   std::int64_t entries = 0;
   for (auto const& translations : lexicon.translations) {

@@ -1,8 +1,6 @@
 #include "corpus/corpus_output.hpp"
 
 #include <fmt/format.h>
-#define ZLIB_CONST  // zlib.h: what is read is const
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -94,7 +92,7 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
   }
   path_ = target_of(path_);
   require_other_file(path_, inputs);
-  compressed_ = path_.extension() == ".gz";
+  compression_ = compression_of(path_);
   restartable_ = !fs::exists(path_) || fs::is_regular_file(path_);
   if (!restartable_) {
     file_ = open_output(path_, OutputMode::stream);
@@ -159,7 +157,7 @@ ChunkResult CorpusOutput::result_there() const {
   if (!file->seekg(begin) || !file->read(bytes.data(), std::ssize(bytes))) {
     throw Error("{}: cannot read: {}", partial().string(), std::strerror(errno));
   }
-  return {.text = compressed_ ? gunzip(bytes) : std::move(bytes), .sums = done.sums};
+  return {.text = decompress(std::move(bytes), compression_), .sums = done.sums};
 }
 
 std::optional<Chunk> CorpusOutput::next(std::function<std::optional<Chunk>()> const& read, Restored const& restored) {
@@ -198,7 +196,7 @@ void CorpusOutput::write(ChunkResult const& result) {
     }
     return;
   }
-  std::string const bytes = compressed_ ? gzip(result.text) : result.text;
+  std::string const bytes = compress(result.text, compression_);
   *file_ << bytes << std::flush;
   require_written(*file_, restartable_ ? partial() : path_);
   if (restartable_) {
@@ -217,8 +215,8 @@ void CorpusOutput::finish() {
   if (path_.empty() || !restartable_) {
     return;
   }
-  if (compressed_ && done_.empty()) {
-    *file_ << gzip("") << std::flush;
+  if (done_.empty()) {  // also an empty file is a compressed one
+    *file_ << compress("", compression_) << std::flush;
     require_written(*file_, partial());
   }
   file_.reset();
@@ -262,49 +260,6 @@ std::string output_identity(std::string const& command, std::vector<std::string>
     is_value = left_out && word.find('=') == word.npos;
   }
   return json::serialize(words);
-}
-
-std::string gzip(std::string const& text) {
-  z_stream stream{};
-  constexpr int with_gzip_header = 16 + MAX_WBITS;
-  if (::deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, with_gzip_header, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-    throw Error("zlib could not be initialised");
-  }
-  std::string bytes(::deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef const*>(text.data());
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
-  stream.avail_out = static_cast<uInt>(bytes.size());
-  int const result = ::deflate(&stream, Z_FINISH);
-  bytes.resize(stream.total_out);
-  ::deflateEnd(&stream);
-  if (result != Z_STREAM_END) {
-    throw Error("zlib could not compress a chunk of the output");
-  }
-  return bytes;
-}
-
-std::string gunzip(std::string const& bytes) {
-  z_stream stream{};
-  if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) {
-    throw Error("zlib could not be initialised");
-  }
-  stream.next_in = reinterpret_cast<Bytef const*>(bytes.data());
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  std::string text;
-  int result = Z_OK;
-  while (result == Z_OK) {
-    std::array<char, std::size_t{1} << 16> part{};
-    stream.next_out = reinterpret_cast<Bytef*>(part.data());
-    stream.avail_out = static_cast<uInt>(part.size());
-    result = ::inflate(&stream, Z_NO_FLUSH);
-    text.append(part.data(), part.size() - stream.avail_out);
-  }
-  ::inflateEnd(&stream);
-  if (result != Z_STREAM_END) {
-    throw Error("zlib could not read a chunk of the output");
-  }
-  return text;
 }
 
 }  // namespace heddle

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <heddle/io/files/file_lock.hpp>
+#include <heddle/io/text/text_writer.hpp>
 #include <iosfwd>
 #include <memory>
 #include <optional>
@@ -16,7 +17,7 @@
 
 namespace heddle {
 
-/// Where the results of chunks go: the standard output, or a file, compressed if its name ends with ".gz".
+/// Where the results of chunks go: the standard output, or a file, compressed as its name asks for (".gz", ".zst").
 ///
 /// A file appears when it is complete. Until then there are FILE.partial, with the chunks so far, and FILE.journal, a
 /// line of JSON for each of them: the digests of its lines and of its bytes. A command that was killed and is given
@@ -59,7 +60,7 @@ class CorpusOutput {
   ChunkResult result_there() const;
 
   std::filesystem::path path_;
-  bool compressed_ = false;
+  Compression compression_ = Compression::none;
   bool restartable_ = false;  ///< a regular file
   std::vector<Done> done_;
   std::size_t restored_ = 0;         ///< chunks that were there at the start
@@ -79,10 +80,5 @@ void require_written(std::ostream const& stream, std::filesystem::path const& pa
 /// processes.
 std::string output_identity(std::string const& command, std::vector<std::string> const& arguments,
                             std::string const& model_digest);
-
-/// The text as a member of a gzip file; members may follow one another.
-std::string gzip(std::string const& text);
-/// The text of such a member. Throws Error for other bytes.
-std::string gunzip(std::string const& bytes);
 
 }  // namespace heddle

@@ -1,4 +1,6 @@
 #include <fmt/format.h>
+#include <zstd.h>
+#define ZLIB_CONST  // zlib.h: what is read is const
 #include <zlib.h>
 
 #include <array>
@@ -11,29 +13,113 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "files/pending_file.hpp"
 
 namespace heddle {
 
+namespace {
+
+std::string gzip(std::string_view text) {
+  z_stream stream{};
+  constexpr int with_gzip_header = 16 + MAX_WBITS;
+  constexpr int memory_level = 8;
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, with_gzip_header, memory_level, Z_DEFAULT_STRATEGY) !=
+      Z_OK) {
+    throw Error("zlib cannot start to compress");
+  }
+  std::string bytes(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef const*>(text.data());
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_out = static_cast<uInt>(bytes.size());
+  int const result = deflate(&stream, Z_FINISH);
+  bytes.resize(stream.total_out);
+  deflateEnd(&stream);
+  if (result != Z_STREAM_END) {
+    throw Error("zlib could not compress a text of {} bytes", text.size());
+  }
+  return bytes;
+}
+
+std::string gunzip(std::string_view bytes) {
+  z_stream stream{};
+  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) {
+    throw Error("zlib cannot start to decompress");
+  }
+  stream.next_in = reinterpret_cast<Bytef const*>(bytes.data());
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  std::string text;
+  int result = Z_OK;
+  while (result == Z_OK) {
+    std::array<char, std::size_t{1} << 16> part{};
+    stream.next_out = reinterpret_cast<Bytef*>(part.data());
+    stream.avail_out = static_cast<uInt>(part.size());
+    result = inflate(&stream, Z_NO_FLUSH);
+    text.append(part.data(), part.size() - stream.avail_out);
+  }
+  inflateEnd(&stream);
+  if (result != Z_STREAM_END) {
+    throw Error("zlib cannot decompress {} bytes", bytes.size());
+  }
+  return text;
+}
+
+/// Throws Error unless zstd has written `bytes` whole; cuts them to what it has written.
+std::string written_by_zstd(std::string bytes, std::size_t result) {
+  if (ZSTD_isError(result) != 0) {
+    throw Error("zstd: {}", ZSTD_getErrorName(result));
+  }
+  bytes.resize(result);
+  return bytes;
+}
+
+}  // namespace
+
+Compression compression_of(std::filesystem::path const& path) {
+  return path.extension() == ".gz"    ? Compression::gzip
+         : path.extension() == ".zst" ? Compression::zstd
+                                      : Compression::none;
+}
+
+std::string compress(std::string text, Compression compression) {
+  if (compression != Compression::zstd) {
+    return compression == Compression::gzip ? gzip(text) : std::move(text);
+  }
+  std::string bytes(ZSTD_compressBound(text.size()), '\0');
+  std::size_t const result = ZSTD_compress(bytes.data(), bytes.size(), text.data(), text.size(), ZSTD_CLEVEL_DEFAULT);
+  return written_by_zstd(std::move(bytes), result);
+}
+
+std::string decompress(std::string bytes, Compression compression) {
+  if (compression != Compression::zstd) {
+    return compression == Compression::gzip ? gunzip(bytes) : std::move(bytes);
+  }
+  auto const size = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
+  if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR) {
+    throw Error("zstd cannot decompress {} bytes", bytes.size());
+  }
+  std::string text(size, '\0');
+  std::size_t const result = ZSTD_decompress(text.data(), text.size(), bytes.data(), bytes.size());
+  return written_by_zstd(std::move(text), result);
+}
+
 struct TextWriter::Output {
   explicit Output(std::filesystem::path const& given);
-  ~Output();
-  Output(Output const&) = delete;
-  Output& operator=(Output const&) = delete;
 
-  /// Compresses and writes what is collected; `last`: ends the gzip member.
-  void flush(bool last);
-  void write(char const* bytes, std::size_t count);
+  /// Compresses and writes the collected lines.
+  void write_collected();
 
   std::filesystem::path path;
   std::optional<PendingFile> pending;  ///< none for a stream
   std::unique_ptr<std::ostream> file;  ///< none for the standard output
-  std::optional<z_stream> compression;
+  Compression compression;
+  bool written = false;
   std::string collected;
 };
 
-TextWriter::Output::Output(std::filesystem::path const& given) : path(given) {
+TextWriter::Output::Output(std::filesystem::path const& given) : path(given), compression(compression_of(given)) {
   if (path != "-") {
     std::error_code unknown;  // opening it will say what is wrong
     bool const stream = std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown);
@@ -42,45 +128,15 @@ TextWriter::Output::Output(std::filesystem::path const& given) : path(given) {
     }
     file = pending ? open_output(pending->temporary(), OutputMode::create_new) : open_output(path, OutputMode::stream);
   }
-  if (path.extension() == ".gz") {
-    constexpr int with_gzip_header = 16;
-    constexpr int memory_level = 8;
-    if (deflateInit2(&compression.emplace(), Z_DEFAULT_COMPRESSION, Z_DEFLATED, MAX_WBITS + with_gzip_header,
-                     memory_level, Z_DEFAULT_STRATEGY) != Z_OK) {
-      throw Error("zlib cannot start to compress");
-    }
-  }
 }
 
-TextWriter::Output::~Output() {
-  if (compression) {
-    deflateEnd(&*compression);
-  }
-}
-
-void TextWriter::Output::write(char const* bytes, std::size_t count) {
+void TextWriter::Output::write_collected() {
   std::ostream& out = file ? *file : std::cout;
-  if (!out.write(bytes, static_cast<std::streamsize>(count))) {
+  std::string const bytes = compress(std::exchange(collected, {}), compression);
+  if (!out.write(bytes.data(), std::ssize(bytes))) {
     throw Error("{}: cannot write: {}", path == "-" ? "the standard output" : path.string(), std::strerror(errno));
   }
-}
-
-void TextWriter::Output::flush(bool last) {
-  if (!compression) {
-    write(collected.data(), collected.size());
-    collected.clear();
-    return;
-  }
-  std::array<char, 1 << 16> compressed;
-  compression->next_in = reinterpret_cast<Bytef*>(collected.data());
-  compression->avail_in = static_cast<uInt>(collected.size());
-  do {
-    compression->next_out = reinterpret_cast<Bytef*>(compressed.data());
-    compression->avail_out = static_cast<uInt>(compressed.size());
-    deflate(&*compression, last ? Z_FINISH : Z_NO_FLUSH);
-    write(compressed.data(), compressed.size() - compression->avail_out);
-  } while (compression->avail_out == 0);
-  collected.clear();
+  written = true;
 }
 
 TextWriter::TextWriter(std::filesystem::path const& path) : output_(std::make_unique<Output>(path)) {}
@@ -89,16 +145,18 @@ TextWriter::TextWriter(TextWriter&&) noexcept = default;
 TextWriter& TextWriter::operator=(TextWriter&&) noexcept = default;
 
 void TextWriter::add(std::string_view line) {
-  constexpr std::size_t enough = std::size_t{1} << 17;
+  constexpr std::size_t enough = std::size_t{1} << 20;
   output_->collected += line;
   output_->collected += '\n';
   if (output_->collected.size() >= enough) {
-    output_->flush(false);
+    output_->write_collected();
   }
 }
 
 void TextWriter::commit() {
-  output_->flush(true);
+  if (!output_->collected.empty() || !output_->written) {  // also an empty file is a compressed one
+    output_->write_collected();
+  }
   std::ostream& out = output_->file ? *output_->file : std::cout;
   if (!out.flush()) {
     throw Error("{}: cannot write: {}", output_->path.string(), std::strerror(errno));

@@ -231,24 +231,37 @@ TEST(CleanText, PassesOnWhatReadingThrows) {
 TEST(TextWriter, WritesAFileThatAppearsWhenItIsComplete) {
   TemporaryDirectory const files;
   files.write("text", "older\n");
-  for (std::string const name : {"text", "text.gz"}) {
+  for (std::string const name : {"text", "text.gz", "text.zst"}) {
     TextWriter writer(files / name);
-    for (int line = 0; line < 50'000; ++line) {
+    for (int line = 0; line < 200'000; ++line) {
       writer.add(std::to_string(line));
     }
-    EXPECT_EQ(fs::exists(files / "text.gz"), false);
+    EXPECT_EQ(fs::exists(files / "text.zst"), false);
     EXPECT_EQ(name == "text" ? read_whole(files / "text") : "older\n", "older\n");
     writer.commit();
     auto const lines = read_lines(files / name);
-    ASSERT_EQ(lines.size(), 50'000);
-    EXPECT_EQ(lines.back(), "49999");
+    ASSERT_EQ(lines.size(), 200'000);
+    EXPECT_EQ(lines.back(), "199999");
   }
-  EXPECT_LT(fs::file_size(files / "text.gz"), fs::file_size(files / "text") / 2);
+  for (std::string const name : {"text.gz", "text.zst"}) {
+    EXPECT_LT(fs::file_size(files / name), fs::file_size(files / "text") / 2);
+  }
   { TextWriter writer(files / "never"); }
-  EXPECT_THAT(files.names(), ElementsAre("text", "text.gz"));
+  EXPECT_THAT(files.names(), ElementsAre("text", "text.gz", "text.zst"));
   TextWriter empty(files / "empty.gz");
   empty.commit();
   EXPECT_GT(fs::file_size(files / "empty.gz"), 0);
+}
+
+TEST(Compression, ReturnsTheTextOfAMember) {
+  for (auto const kind : {Compression::none, Compression::gzip, Compression::zstd}) {
+    for (std::string const& text : {std::string(), std::string("a line\n"), std::string(300'000, 'x')}) {
+      EXPECT_EQ(decompress(compress(text, kind), kind), text);
+    }
+    if (kind != Compression::none) {
+      EXPECT_THROW(decompress("no member", kind), Error);
+    }
+  }
 }
 
 }  // namespace
