@@ -72,6 +72,18 @@ input=start.tsv expect 65 'is not a place in sentence pairs of the standard inpu
 ends 0 "${stream[@]}" --set run.directory=stopped < stream.tsv
 grep -q 'resuming after step' log || fail "it did not resume"
 same_parameters stream stopped
+# A signal is obeyed while a run waits for its sender.
+"${stream[@]}" --set run.directory=paused > log 2>&1 < <(cat stream.tsv stream.tsv | head -n 2100; exec sleep 200 2> /dev/null) &
+victim=$!
+wait_for_step paused 5
+sleep 1
+kill -USR1 "$victim"
+code=0
+wait "$victim" || code=$?
+[ "$code" -eq 75 ] || fail "a run that waits for its sender ended with $code"
+[ ! -e "$(state paused)" ] || fail "it did not wait"
+ends 0 "${stream[@]}" --set run.directory=paused < stream.tsv
+same_parameters stream paused
 # Its end is the run's. A sender that is silent does not keep a run that is done.
 ends 0 "${stream[@]}" --set run.directory=shorter < <(head -n 300 stream.tsv)
 grep -q 'done: step [0-9]* of 24, ' log || fail "the end of a stream is not the run's"

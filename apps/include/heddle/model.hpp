@@ -21,10 +21,10 @@ class AveragedModel;
 
 /// The user's choice of a trained model.
 struct TrainedModelOptions : CheckpointChoice {
-  /// Such places of further models, with which `checkpoint` generates together.
+  /// Checkpoints or runs of further models, with which `checkpoint` generates together.
   std::vector<std::string> ensemble = {};
   std::vector<double> weights = {};  ///< of all models in the ensemble's log-probabilities; empty: equal ones
-  /// Such runs by names, between which with_adapter chooses: they share the memory of the base.
+  /// Runs with adapters, by name, between which with_adapter chooses: they share the memory of the base.
   std::map<std::string, std::string> adapters = {};
   std::vector<std::string> overrides = {};  ///< "section.key=value" in place of the checkpoint's configuration
   std::string quantize = {};                ///< "int8": the products are; "": not
@@ -171,7 +171,7 @@ std::vector<std::vector<Translation>> generate(TrainedModel& model, std::span<st
 /// choose_languages does.
 std::vector<double> score(TrainedModel& model, std::span<std::string const> sources,
                           std::span<std::string const> targets, Languages const& languages = {});
-/// A vector of d_model numbers for each line, by TrainedModel::embed.
+/// A vector of d_model values for each line, by TrainedModel::embed.
 std::vector<std::vector<float>> embed(TrainedModel& model, std::span<std::string const> lines,
                                       Languages const& languages = {});
 

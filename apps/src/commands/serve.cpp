@@ -4,7 +4,7 @@
 
 #include "command_line/text_command.hpp"
 #include "commands.hpp"
-#include "serving/server.hpp"
+#include "serving/http/server.hpp"
 
 namespace heddle {
 namespace {

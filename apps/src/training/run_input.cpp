@@ -118,6 +118,14 @@ bool RunInput::stalled(TrainingState const& state) const {
   return limit > 0 && state.validations_without_improvement >= limit;
 }
 
+bool RunInput::await_next(std::function<bool()> const& stop) {
+  if (!is_stream(config_.data)) {
+    return true;
+  }
+  WorkScope const timed(&times_, {WorkKind::data, "waiting for the stream"});
+  return reader_.await_next(stop);
+}
+
 MicroBatchSource const& RunInput::next(bool last) {
   WorkScope const timed(&times_, {WorkKind::data, "reading"});
   MicroBatchSource const& batch = reader_.next();

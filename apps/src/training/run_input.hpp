@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <heddle/core/training/planned_packs.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/samples/batch_reader.hpp>
@@ -37,6 +38,9 @@ class RunInput {
   /// Continues where the checkpoint's run does; in a corpus with other data than then at the first sample, in the next
   /// epoch. Returns notes about them, or "". Collective over the world.
   std::string resume(Checkpoint const& checkpoint);
+  /// Waits until a stream has the next batch; false where stop(), which rank 0 asks meanwhile, became true before. True
+  /// at once for data that do not pause. Collective over the world.
+  bool await_next(std::function<bool()> const& stop);
   /// The batch of a step; the next step's is read while this one is computed, unless this is the `last` step.
   /// Collective over the world.
   MicroBatchSource const& next(bool last);

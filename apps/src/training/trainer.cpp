@@ -168,6 +168,9 @@ ExitCode Trainer::run(StopSignal const& signal) {
     if (setup_.is_rank_zero()) {
       signal.set_notice(stop_notice());
     }
+    if (!input_.await_next([&] { return signal.received(); })) {
+      return stop(signal);
+    }
     output_.record(true);
     StepReport const report = train_step();
     output_.record(false);

@@ -306,7 +306,7 @@ void require_table_of_positions(StackDescription const& stack) {
     }
   }
   if (columns > max_numbers / keys.max_length) {
-    throw ConfigError("{} = {}: with {} columns the table of model.positions = \"{}\" would have more than {} numbers",
+    throw ConfigError("{} = {}: with {} columns the table of model.positions = \"{}\" would have more than {} elements",
                       keys.place("max_length"), keys.max_length, columns, name_of(keys.positions), max_numbers);
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <map>
@@ -50,21 +51,23 @@ UpdateRule rule_of(OptimizerConfig const& config, ParameterGroup const& group) {
 
 /// The name of the rule for the parameters that are not matrices, beside this rule over matrices.
 std::string rest_of(OptimizerConfig const& config, KernelRegistries const& registries, RuleDefinition const& rule) {
-  auto const over_elements = [&](std::string const& name, std::string const& place) {
-    return rule_definition(registries, name, place).scope == RuleDefinition::Scope::elements;
-  };
-  if (!config.rest.empty()) {
-    if (!over_elements(config.rest, config.places.of("rest"))) {
-      throw ConfigError("{} = \"{}\": expected a rule that updates any elements, such as {}", config.places.of("rest"),
-                        config.rest, rule.matrices.rest);
+  std::vector<std::string> over_elements;
+  for (RuleDefinition const& known : update_rules(registries)) {
+    if (known.scope == RuleDefinition::Scope::elements) {
+      over_elements.push_back(known.name);
     }
-    return config.rest;
   }
-  return config.name != rule.name && over_elements(config.name, config.places.of("name")) ? config.name
-                                                                                          : rule.matrices.rest;
+  auto const has = [&](std::string const& name) { return std::ranges::count(over_elements, name) > 0; };
+  if (!config.rest.empty() && !has(config.rest)) {
+    throw ConfigError("{} = \"{}\": expected a rule that updates any elements; {}", config.places.of("rest"),
+                      config.rest, nearest_or_all(config.rest, over_elements, "a rule of a plug-in in plugins.paths"));
+  }
+  return !config.rest.empty() ? config.rest : has(config.name) ? config.name : rule.matrices.rest;
 }
 
-void add_options(RuleDefinition& rule, RuleDefinition const& other) {
+/// Adds the options of the rule for the parameters that are not matrices, and its name.
+void add_rest(RuleDefinition& rule, RuleDefinition const& other) {
+  rule.name += fmt::format(" with {} (optimizer.rest)", other.name);
   for (RuleOption const& option : other.options) {
     if (!has_option(rule, option.description.name)) {
       rule.options.push_back(option);
@@ -150,11 +153,13 @@ bool is_frozen(FrozenParameters const& frozen, std::string_view name) {
 }
 
 void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) {
+  bool over_matrices = update_rules(registries).empty();
   auto const definition = [&](std::string const& name, std::string const& place) {
     RuleDefinition rule = rule_definition(registries, name, place);
     if (rule.scope == RuleDefinition::Scope::matrices) {
+      over_matrices = true;
       config.rest = rest_of(config, registries, rule);
-      add_options(rule, rule_definition(registries, config.rest, config.places.of("rest")));
+      add_rest(rule, rule_definition(registries, config.rest, config.places.of("rest")));
     }
     return rule;
   };
@@ -178,12 +183,17 @@ void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) 
     if (std::string const& own = group.rule.name; !own.empty() && own != config.name) {
       RuleDefinition const rule = rule_definition(registries, own, place);
       if (rule.scope == RuleDefinition::Scope::matrices) {
+        over_matrices = true;
         config.rest = rest_of(config, registries, rule);
       }
       resolve(rule, group.rule.options);
     } else {
       check_options(definition(config.name, place), group.rule.options);
     }
+  }
+  if (!config.rest.empty() && !over_matrices) {
+    throw ConfigError("{} = \"{}\" is for a rule over matrices, such as muon, and none is used; leave it out",
+                      config.places.of("rest"), config.rest);
   }
 }
 

@@ -26,7 +26,7 @@ std::vector<unsigned char> bytes_of(Tensor const& memory) {
 
 Tensor TrialTensors::add(DType dtype, Shape const& shape, std::vector<double> const& values, bool read_only) {
   if (static_cast<std::int64_t>(values.size()) != shape.size()) {
-    throw Error("a trial gives {} numbers for a tensor {}", values.size(), shape.to_string());
+    throw Error("a trial gives {} values for a tensor {}", values.size(), shape.to_string());
   }
   bool const matrix = shape.rank() == 2;
   std::int64_t const rows = matrix ? shape[0] : 1;

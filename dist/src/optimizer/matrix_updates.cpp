@@ -126,31 +126,31 @@ std::int64_t MatrixUpdates::elements_for(std::vector<Parameter const*> const& ma
 }
 
 void MatrixUpdates::run() {
-  exchange(Way::gather);
+  exchange(Exchange::gather);
   for (Work const& work : works_) {
     compute(work);
   }
-  exchange(Way::scatter);
+  exchange(Exchange::scatter);
   for (Work const& work : works_) {
     replicas_.broadcast(work.matrix.direction, work.by.replica);
   }
 }
 
-void MatrixUpdates::exchange(Way way) {
+void MatrixUpdates::exchange(Exchange kind) {
   std::vector<Transfer> transfers;
   for (Work const& work : works_) {
     if (work.slices.empty() || work.by.replica != own_.replica) {
       continue;
     }
     if (work.by.holder != own_.holder) {
-      transfers.push_back(way == Way::gather ? holders_.start_send(work.matrix.direction, work.by.holder)
-                                             : holders_.start_receive(work.matrix.direction, work.by.holder));
+      transfers.push_back(kind == Exchange::gather ? holders_.start_send(work.matrix.direction, work.by.holder)
+                                                   : holders_.start_receive(work.matrix.direction, work.by.holder));
     }
     for (int holder = 0; holder < std::ssize(work.directions); ++holder) {
       Tensor const& direction = work.directions[static_cast<std::size_t>(holder)];
       if (holder != own_.holder) {
-        transfers.push_back(way == Way::gather ? holders_.start_receive(direction, holder)
-                                               : holders_.start_send(direction, holder));
+        transfers.push_back(kind == Exchange::gather ? holders_.start_receive(direction, holder)
+                                                     : holders_.start_send(direction, holder));
       }
     }
   }

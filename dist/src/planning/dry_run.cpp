@@ -124,10 +124,10 @@ void DryRunRank::unfreeze_all(Registries const& registries) {
 namespace {
 
 /// A micro-batch's way through the parts of a rank.
-class StageRehearsal {
+class StageDryRun {
  public:
-  StageRehearsal(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
-                 Registries const& registries, Pack const& pack)
+  StageDryRun(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
+              Registries const& registries, Pack const& pack)
       : config_(config),
         pack_(pack),
         rank_(config, Mesh(layout.shape, dry_run_rank(layout, stage), layout.ranks()), vocabulary, registries) {
@@ -211,7 +211,10 @@ class StageRehearsal {
   void count_matrix(Parameter const& parameter, UpdateWork& update) const {
     RuleDefinition const rule = rule_definition(rank_.kernels, parameter.rule.name, "optimizer.name");
     Cost const whole = rule.matrices.cost(matrix_of(parameter, rule, parameter_dtype(rank_.dtype)));
-    std::int64_t const slices = parameter.global_shape().size() / parameter.local_shape.size();
+    std::int64_t slices = 1;
+    for (int axis = 0; axis < parameter.global_shape().rank(); ++axis) {
+      slices *= parameter.placement().shards_along(axis, rank_.parallel.mesh.shape());
+    }
     update.matrices += 1;
     update.split_elements += slices > 1 ? parameter.local_shape.size() : 0;
     update.functions += 1 / static_cast<double>(slices) * whole;
@@ -250,7 +253,7 @@ int dry_run_rank(LayoutChoice const& layout, int stage) {
 
 RankWork dry_run_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
                        Registries const& registries, Pack const& pack) {
-  return StageRehearsal(config, layout, stage, vocabulary, registries, pack).run();
+  return StageDryRun(config, layout, stage, vocabulary, registries, pack).run();
 }
 
 RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int stages) {

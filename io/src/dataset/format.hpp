@@ -88,12 +88,6 @@ struct Stored<TokenLink> {
   using Element = std::int32_t;
 };
 
-template <class Value>
-std::span<typename Stored<Value>::Element const> stored_elements(std::vector<Value> const& values) {
-  using Element = typename Stored<Value>::Element;
-  return {reinterpret_cast<Element const*>(values.data()), values.size() * (sizeof(Value) / sizeof(Element))};
-}
-
 /// The reason why a pair cannot have these fields beside its tokens; null if it can.
 std::optional<std::string> problem_of_fields(PairView const& pair);
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-/// Shared by the HDF5 sources of this room only.
+/// Shared by the HDF5 sources only.
 namespace heddle::hdf5 {
 
 /// One thread's turn at HDF5, which is not thread-safe, and whose error stack belongs to the process. Every function of

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/samples/batch_reader.hpp>
 #include <iterator>
 #include <memory>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "parallel/run_collectively.hpp"
@@ -91,6 +93,17 @@ void BatchReader::read_ahead() {
     } catch (std::system_error const&) {  // no more threads: `next` reads the batch
     }
   }
+}
+
+bool BatchReader::await_next(std::function<bool()> const& stop) {
+  constexpr std::chrono::milliseconds pause{2};
+  read_ahead();
+  bool stopped = false;
+  while (group_.rank() == 0 && thread_ && !thread_->done() && !stopped) {
+    std::this_thread::sleep_for(pause);
+    stopped = stop();
+  }
+  return !broadcast_value(group_, stopped);
 }
 
 void BatchReader::read() {

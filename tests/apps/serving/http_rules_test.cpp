@@ -4,7 +4,7 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include "serving/http/page_files.hpp"
-#include "serving/metrics.hpp"
+#include "serving/requests/metrics.hpp"
 #include "test.hpp"
 
 namespace heddle {

@@ -1,4 +1,4 @@
-#include "serving/workers/translation_request.hpp"
+#include "serving/requests/translation_request.hpp"
 
 #include "test.hpp"
 

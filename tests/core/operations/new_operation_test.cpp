@@ -211,7 +211,7 @@ TEST_F(NewOperationTest, TimesDecideAndCallsAreObserved) {
   EXPECT_EQ(slow_->calls, 1);
 }
 
-TEST_F(NewOperationTest, ARehearsalComputesNothingWithoutKnowingIt) {
+TEST_F(NewOperationTest, ADryRunComputesNothingWithoutKnowingIt) {
   class Passing final : public KernelObserver {
    public:
     void observe(Execution&, KernelCall const& call) override { call.make(); }

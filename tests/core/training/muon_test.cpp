@@ -170,6 +170,9 @@ TEST_F(MuonRulesTest, TheConfigurationNamesTheRuleOfTheRest) {
   EXPECT_EQ(assigned("a.bias", false).name, "lion");
   config_.rest = "muon";
   expect_config_error([&] { resolve(); }, "optimizer.rest = \"muon\": expected a rule that updates any elements");
+  config_.name = "adam";
+  config_.rest = "lion";
+  expect_config_error([&] { resolve(); }, "optimizer.rest = \"lion\" is for a rule over matrices");
 }
 
 TEST_F(MuonRulesTest, InAGroupTheRestHasTheOptimizersRule) {
@@ -187,7 +190,7 @@ TEST_F(MuonRulesTest, InAGroupTheRestHasTheOptimizersRule) {
 
 TEST_F(MuonRulesTest, AnOptionOfNeitherRuleIsRefused) {
   config_.options = {{"beta3", setting(0.5)}};
-  expect_config_error([&] { resolve(); }, "there is no key optimizer.key for the update rule muon");
+  expect_config_error([&] { resolve(); }, "there is no key optimizer.key for the update rule muon with");
 }
 
 }  // namespace

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "serving/http/access.hpp"
-#include "serving/http/http_answer.hpp"
+#include "serving/requests/http_answer.hpp"
 #include "serving/http/text_results.hpp"
-#include "serving/limits.hpp"
-#include "serving/metrics.hpp"
+#include "serving/requests/limits.hpp"
+#include "serving/requests/metrics.hpp"
 #include "serving/workers/request_queue.hpp"
 #include "serving/workers/worker_pool.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "serving/http/access.hpp"
-#include "serving/http/http_answer.hpp"
+#include "serving/requests/http_answer.hpp"
 
 namespace heddle {
 

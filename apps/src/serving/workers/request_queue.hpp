@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "serving/workers/translation_request.hpp"
+#include "serving/requests/translation_request.hpp"
 
 namespace heddle {
 

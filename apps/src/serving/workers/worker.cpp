@@ -17,7 +17,7 @@
 #include "run/directory/json_text.hpp"
 #include "run/processes/forked_process.hpp"
 #include "serving/workers/growing_texts.hpp"
-#include "serving/workers/translation_request.hpp"
+#include "serving/requests/translation_request.hpp"
 #include "serving/workers/worker_message.hpp"
 
 namespace heddle {

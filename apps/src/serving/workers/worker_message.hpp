@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "serving/workers/translation_request.hpp"
+#include "serving/requests/translation_request.hpp"
 
 namespace heddle {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serving/metrics.hpp"
+#include "serving/requests/metrics.hpp"
 #include "serving/workers/request_queue.hpp"
 #include "serving/workers/worker_message.hpp"
 

@@ -5,9 +5,9 @@
 
 namespace heddle {
 
-/// The start of a stack's stream, computed from what packs have for the stack's side: token ids, or features. It does
-/// not change except for its parameters, which are declared under the stack's name. Calls are collective over the
-/// tensor group where an input divides its work.
+/// The embedding front end of a stack, computed from the token ids that packs have for the stack's side. It does not
+/// change except for its parameters, which are declared under the stack's name. Calls are collective over the tensor
+/// group where an input divides its work.
 class StackInput {
  public:
   virtual ~StackInput() = default;

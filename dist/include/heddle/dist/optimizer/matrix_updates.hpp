@@ -48,10 +48,10 @@ class MatrixUpdates {
     std::vector<Slice> slices;       ///< in the order of their holders; none: no axis splits the matrix
     std::vector<Tensor> directions;  ///< of the slices; only on the rank that computes
   };
-  enum class Way : std::uint8_t { gather, scatter };
+  enum class Exchange : std::uint8_t { gather, scatter };
 
   /// Moves the slices of all matrices to the ranks that compute them, or back.
-  void exchange(Way way);
+  void exchange(Exchange kind);
   /// Computes it if this rank does.
   void compute(Work const& work);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <memory>
@@ -47,6 +48,9 @@ class BatchReader {
   /// Starts to read the batch that `next` returns then, on rank 0, in a thread that calls no MPI. Until then the
   /// samples are the thread's alone. Not collective.
   void read_ahead();
+  /// Waits until `next` has its batch on rank 0; false where stop(), which rank 0 asks meanwhile, became true before.
+  /// Collective over the group.
+  bool await_next(std::function<bool()> const& stop);
   /// After the batch that `next` has returned last, or where `seek` went. On other ranks than 0 the start of the data.
   Progress const& progress() const { return batch_.content.progress; }
   /// The stage of the next batch: see StageCursor. The same on all ranks.

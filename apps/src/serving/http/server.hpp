@@ -4,7 +4,7 @@
 #include <heddle/core/base/error.hpp>
 
 #include "serving/http/access.hpp"
-#include "serving/limits.hpp"
+#include "serving/requests/limits.hpp"
 #include "serving/workers/served_models.hpp"
 #include "serving/workers/worker.hpp"
 

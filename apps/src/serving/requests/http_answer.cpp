@@ -1,4 +1,4 @@
-#include "serving/http/http_answer.hpp"
+#include "serving/requests/http_answer.hpp"
 
 #include <fmt/format.h>
 

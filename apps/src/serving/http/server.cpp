@@ -1,4 +1,4 @@
-#include "serving/server.hpp"
+#include "serving/http/server.hpp"
 
 #include <fmt/format.h>
 

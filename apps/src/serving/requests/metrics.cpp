@@ -1,4 +1,4 @@
-#include "serving/metrics.hpp"
+#include "serving/requests/metrics.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "serving/http/http_answer.hpp"
-#include "serving/limits.hpp"
+#include "serving/requests/http_answer.hpp"
+#include "serving/requests/limits.hpp"
 
 namespace heddle {
 
