@@ -171,6 +171,7 @@ TEST_F(MuonRulesTest, TheConfigurationNamesTheRuleOfTheRest) {
   config_.rest = "muon";
   expect_config_error([&] { resolve(); }, "optimizer.rest = \"muon\": expected a rule that updates any elements");
   config_.name = "adam";
+  config_.options.clear();
   config_.rest = "lion";
   expect_config_error([&] { resolve(); }, "optimizer.rest = \"lion\" is for a rule over matrices");
 }
