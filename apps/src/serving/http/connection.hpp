@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "serving/http/access.hpp"
-#include "serving/requests/http_answer.hpp"
 #include "serving/http/text_results.hpp"
+#include "serving/requests/http_answer.hpp"
 #include "serving/requests/limits.hpp"
 #include "serving/requests/metrics.hpp"
 #include "serving/workers/request_queue.hpp"

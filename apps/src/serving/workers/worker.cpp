@@ -16,8 +16,8 @@
 #include "inference/translation.hpp"
 #include "run/directory/json_text.hpp"
 #include "run/processes/forked_process.hpp"
-#include "serving/workers/growing_texts.hpp"
 #include "serving/requests/translation_request.hpp"
+#include "serving/workers/growing_texts.hpp"
 #include "serving/workers/worker_message.hpp"
 
 namespace heddle {
