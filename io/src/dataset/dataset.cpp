@@ -420,31 +420,6 @@ std::vector<int32_t> Dataset::line(int64_t index, int64_t begin, int64_t count) 
   return tokens;
 }
 
-void Dataset::prefetch(std::span<int64_t const> indices) const {
-  std::vector<std::pair<Place, int64_t>> runs;  // samples that follow each other in a file, and their number
-  for (int64_t const index : indices) {
-    Place const place = find(index);
-    if (runs.empty() || &place.file != &runs.back().first.file ||
-        place.index != runs.back().first.index + runs.back().second) {
-      runs.emplace_back(place, 0);
-    }
-    ++runs.back().second;
-  }
-  std::size_t const sides = has_lines() ? 1 : 2;
-  for (auto const& [first, count] : runs) {
-    for (std::size_t side = 0; side < sides; ++side) {
-      first.file.side(side).offsets->prefetch(first.index, first.index + count + 1);
-    }
-  }
-  for (auto const& [first, count] : runs) {  // offsets say where tokens are
-    for (std::size_t side = 0; side < sides; ++side) {
-      auto const& [offsets, tokens] = first.file.side(side);
-      tokens->prefetch(offsets->range(*cache_, first.index).first,
-                       offsets->range(*cache_, first.index + count - 1).second);
-    }
-  }
-}
-
 LengthCounts const& Dataset::lengths(SampleLength of) const {
   auto const found = lengths_.find(of);
   if (found == lengths_.end()) {

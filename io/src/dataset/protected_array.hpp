@@ -31,8 +31,6 @@ class ProtectedArray {
   /// The bytes of a block, which are read unless the cache has them. Throws DataError unless they have the recorded
   /// digest and are allowed.
   std::span<std::uint8_t const> block(BlockCache& cache, std::int64_t index) const;
-  /// Asks the disk for the blocks of the elements [begin, end), and does not wait for them.
-  void prefetch(std::int64_t begin, std::int64_t end) const { values_.prefetch(begin, end - begin); }
   /// Reads and checks all blocks.
   void verify() const;
 

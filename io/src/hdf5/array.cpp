@@ -202,36 +202,6 @@ void Array::read_bytes(std::int64_t begin, std::int64_t count, std::vector<std::
   transfer(begin, count, bytes.data(), nullptr);
 }
 
-void Array::prefetch(std::int64_t begin, std::int64_t count) const {
-  LibraryLock const lock;
-  std::int64_t const elements = elements_of(begin, count);
-  if (elements == 0) {
-    return;
-  }
-  std::int64_t const row = elements / count * element_bytes(type_);
-  if (std::int64_t const offset = file_offset(); offset >= 0) {
-    return file_->bytes->prefetch(offset + begin * row, count * row);
-  }
-  Handle const layout(require(H5Dget_create_plist(handle_.id()), where(), "read its layout"), H5Pclose);
-  std::vector<hsize_t> chunk(shape_.size());
-  if (H5Pget_layout(layout.id()) != H5D_CHUNKED ||
-      H5Pget_chunk(layout.id(), static_cast<int>(chunk.size()), chunk.data()) < 0) {
-    return;
-  }
-  std::vector<hsize_t> at(shape_.size(), 0);
-  auto const rows = static_cast<std::int64_t>(chunk[0]);
-  for (std::int64_t first = begin / rows * rows; first < begin + count; first += rows) {
-    at[0] = static_cast<hsize_t>(first);
-    unsigned filters = 0;
-    haddr_t address = HADDR_UNDEF;
-    hsize_t bytes = 0;
-    if (H5Dget_chunk_info_by_coord(handle_.id(), at.data(), &filters, &address, &bytes) >= 0 &&
-        address != HADDR_UNDEF) {
-      file_->bytes->prefetch(static_cast<std::int64_t>(address), static_cast<std::int64_t>(bytes));
-    }
-  }
-}
-
 std::int64_t Array::file_offset() const {
   LibraryLock const lock;
   haddr_t const offset = H5Dget_offset(handle_.id());

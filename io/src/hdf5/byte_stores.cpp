@@ -58,9 +58,6 @@ class DiskFile final : public ByteStore {
     auto const beyond_the_end = bytes.subspan(read_at(file_, path_, offset, bytes));
     std::ranges::fill(beyond_the_end, std::uint8_t{0});
   }
-  void prefetch(std::int64_t offset, std::int64_t bytes) override {
-    ::posix_fadvise(file_.get(), offset, bytes, POSIX_FADV_WILLNEED);  // advice: reading works without it
-  }
   void write(std::int64_t offset, std::span<std::uint8_t const> bytes) override {
     write_at(file_, path_, offset, bytes);
   }

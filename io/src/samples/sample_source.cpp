@@ -159,12 +159,6 @@ DatasetSamples::DatasetSamples(Dataset const& dataset, PairForm form, std::optio
       tag_(std::move(tag)),
       warning_(std::move(warning)) {}
 
-std::vector<std::int64_t> DatasetSamples::window(std::int64_t epoch, std::int64_t window) const {
-  std::vector<std::int64_t> items = order_.window(epoch, window);
-  dataset_.prefetch(items);
-  return items;
-}
-
 SampleCost DatasetSamples::cost(std::int64_t /*epoch*/, std::int64_t index) const {
   std::int64_t const source =
       form_ == PairForm::targets ? 0 : dataset_.length(SampleLength::source, index) + std::ssize(tag_);

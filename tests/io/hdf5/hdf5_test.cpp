@@ -293,43 +293,5 @@ TEST_F(Hdf5Test, ThreadsTakeTurns) {
   other.join();
 }
 
-/// A file in memory that notes the int32 values that it was asked for in advance.
-class PrefetchedBytes final : public ByteStore {
- public:
-  std::int64_t size() const override { return image_.size(); }
-  void read(std::int64_t offset, std::span<std::uint8_t> bytes) override { image_.read(offset, bytes); }
-  void prefetch(std::int64_t offset, std::int64_t bytes) override {
-    std::vector<std::int32_t> values(static_cast<std::size_t>(bytes) / sizeof(std::int32_t));
-    image_.read(offset, {reinterpret_cast<std::uint8_t*>(values.data()), static_cast<std::size_t>(bytes)});
-    asked.insert(asked.end(), values.begin(), values.end());
-  }
-  void write(std::int64_t offset, std::span<std::uint8_t const> bytes) override { image_.write(offset, bytes); }
-  void resize(std::int64_t size) override { image_.resize(size); }
-
-  std::vector<std::int32_t> asked;
-
- private:
-  FileImage image_;
-};
-
-TEST(ArrayTest, AsksInAdvanceForTheBytesOfItsRows) {
-  auto const bytes = std::make_shared<PrefetchedBytes>();
-  std::vector<std::int32_t> const values{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-  {
-    File file = File::create(bytes, "file");
-    file.write_array<std::int32_t>("contiguous", {5, 2}, values);
-    file.create_extendible_array("chunked", ElementType::int32, {2, 2})
-        .append_bytes({reinterpret_cast<std::uint8_t const*>(values.data()), values.size() * sizeof(std::int32_t)});
-    file.close();
-  }
-  File const file = File::open(bytes, "file");
-  file.array("contiguous").prefetch(1, 2);
-  EXPECT_THAT(bytes->asked, ElementsAre(2, 3, 4, 5));
-  bytes->asked.clear();
-  file.array("chunked").prefetch(1, 2);
-  EXPECT_THAT(bytes->asked, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));  // whole chunks
-  expect_data_error([&] { file.array("contiguous").prefetch(4, 2); }, "contiguous");
-}
-
 }  // namespace
 }  // namespace heddle::hdf5

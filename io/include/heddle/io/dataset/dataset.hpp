@@ -145,10 +145,6 @@ class Dataset {
   /// The tokens of the pair's source or target, or of the line; fast for samples near those asked for before.
   int64_t length(SampleLength side, int64_t index) const;
 
-  /// Asks the disk for the offsets and tokens of these samples, whose indices rise, so that reading them does not wait
-  /// for one block after the other.
-  void prefetch(std::span<int64_t const> indices) const;
-
   /// The numbers of samples by length, without reading them. Throws Error for lengths that it lacks: those of pairs for
   /// lines, and the reverse.
   LengthCounts const& lengths(SampleLength of) const;

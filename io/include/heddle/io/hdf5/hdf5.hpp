@@ -59,8 +59,6 @@ class ByteStore {
   virtual std::int64_t size() const = 0;
   /// Reads bytes; those beyond the end are zero.
   virtual void read(std::int64_t offset, std::span<std::uint8_t> bytes) = 0;
-  /// Asks for bytes that will be read soon, and does not wait for them.
-  virtual void prefetch(std::int64_t /*offset*/, std::int64_t /*bytes*/) {}
   virtual void write(std::int64_t offset, std::span<std::uint8_t const> bytes) = 0;
   virtual void resize(std::int64_t size) = 0;
   /// Throws what was wrong with earlier writes and shows only now.
@@ -189,8 +187,6 @@ class Array : public Object {
 
   /// Reads the bytes of `count` indices of the first axis from `begin` on, whatever the type of the elements.
   void read_bytes(std::int64_t begin, std::int64_t count, std::vector<std::uint8_t>& bytes) const;
-  /// Asks the file for these bytes, which will be read soon, and does not wait for them.
-  void prefetch(std::int64_t begin, std::int64_t count) const;
   void write_bytes(std::span<std::uint8_t const> bytes) { write_rows(0, bytes); }
   /// Extends the first axis by whole rows; only for datasets made with create_extendible_array.
   void append_bytes(std::span<std::uint8_t const> bytes);

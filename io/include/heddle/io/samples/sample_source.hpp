@@ -105,7 +105,9 @@ class DatasetSamples final : public SampleSource {
                           std::string warning = "", SampleFields fields = {});
 
   std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }
-  std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override;
+  std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override {
+    return order_.window(epoch, window);
+  }
   SampleCost cost(std::int64_t epoch, std::int64_t index) const override;
   std::int64_t predicted(std::int64_t /*epoch*/, std::int64_t index) const override {
     return dataset_.length(SampleLength::target, index) + 1;
