@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/model/layout.hpp>
@@ -22,6 +23,20 @@
 
 namespace heddle {
 
+namespace {
+
+/// A note on a precision that costs time in place of saving it; "" where there is none.
+std::string note_on_precision(TrainConfig const& train) {
+  bool const slow = train.precision == Precision::bfloat16 && kernel_memory_space() == MemorySpace::host &&
+                    usable_cpu_level() < CpuLevel::v4;
+  return slow ? fmt::format(
+                    "train.precision = \"bfloat16\": {} has no instructions for it; \"float32\" is about twice as fast",
+                    name_of(usable_cpu_level()))
+              : "";
+}
+
+}  // namespace
+
 RunOutput::RunOutput(TrainerSetup const& setup, RunInput const& input)
     : setup_(setup),
       config_(setup.config),
@@ -34,6 +49,9 @@ RunOutput::RunOutput(TrainerSetup const& setup, RunInput const& input)
   for (std::string const& note :
        keys_without_effect(config_, setup_.parallel.mesh, setup_.registries.tasks.of(config_))) {
     log_.header("note: " + note);
+  }
+  if (std::string const slow = note_on_precision(config_.train); !slow.empty()) {
+    log_.header("note: " + slow);
   }
   if (std::string const tied = tied_tables(model(), input.vocabulary()); !tied.empty()) {
     log_.header("note: " + tied);
