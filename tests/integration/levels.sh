@@ -18,6 +18,7 @@ configure model.max_length=64 train.steps=4 train.batch_tokens=256 train.micro_b
 
 # The lowest level on this processor, then its highest: the resumed run reports that it is not bitwise the same.
 HEDDLE_CPU_LEVEL=x86-64-v2 "$HEDDLE" train run.toml --set train.steps=2 > log 2>&1 || fail "training with x86-64-v2"
+! grep 'has no instructions for it' log || fail "a note on bfloat16 where it is not used"
 HEDDLE_CPU_LEVEL=x86-64-v2 "$HEDDLE" train run.toml --set train.steps=3 --set train.precision=bfloat16 > log 2>&1 || fail "bfloat16 with x86-64-v2"
 grep -q 'note: train.precision = "bfloat16": x86-64-v2 has no instructions for it' log || fail "a slow precision has no note"
 "$HEDDLE" inspect run > listing || fail "inspect"

@@ -29,9 +29,8 @@ namespace {
 std::string note_on_precision(TrainConfig const& train) {
   bool const slow = train.precision == Precision::bfloat16 && kernel_memory_space() == MemorySpace::host &&
                     usable_cpu_level() < CpuLevel::v4;
-  return slow ? fmt::format(
-                    "train.precision = \"bfloat16\": {} has no instructions for it; \"float32\" is about twice as fast",
-                    name_of(usable_cpu_level()))
+  return slow ? fmt::format("train.precision = \"bfloat16\": {} has no instructions for it; \"float32\" is faster",
+                            name_of(usable_cpu_level()))
               : "";
 }
 

@@ -168,6 +168,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
     if (setup_.is_rank_zero()) {
       signal.set_notice(stop_notice());
     }
+    setup_.watch.phase("training step", state_.step + 1);
     if (!input_.await_next([&] { return signal.received(); })) {
       return stop(signal);
     }
@@ -195,7 +196,6 @@ ExitCode Trainer::run(StopSignal const& signal) {
 }
 
 StepReport Trainer::train_step() {
-  setup_.watch.phase("training step", state_.step + 1);
   output_.log().info(model_.unfreeze(state_.step));
   double const rate =
       setup_.registries.schedules.learning_rate(config_.optimizer, state_.step, config_.train.steps, state_.plateaus);

@@ -180,6 +180,10 @@ std::map<std::string, std::string> key_values(Config const& config) {
   return texts;
 }
 
+bool is_for_training_only(std::string_view key) {
+  return key.ends_with("dropout") || key.ends_with(".guided_alignment_weight");
+}
+
 std::vector<ConfigDifference> differences(Config const& before, Config const& after) {
   std::vector<KeyValue> const old_values = values_of(before);
   std::vector<KeyValue> const new_values = values_of(after);

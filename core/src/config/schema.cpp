@@ -177,9 +177,8 @@ void add_named_tables(
 /// An option of a sublayer, which is checked when the layers are known: any value. A resumed run keeps it, because it
 /// may decide which parameters there are, except for those of training only.
 ConfigKey sublayer_option(Settings& settings, std::string const& name) {
-  bool const of_training = name.ends_with("dropout") || name.ends_with(".guided_alignment_weight");
   return key_of_settings(settings, {.name = name, .type = Type::any},
-                         of_training ? ResumeRule::trajectory : ResumeRule::identity);
+                         is_for_training_only(name) ? ResumeRule::trajectory : ResumeRule::identity);
 }
 
 /// Adds the table of the settings of a stack or of some of its layers.

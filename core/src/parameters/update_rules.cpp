@@ -57,15 +57,15 @@ std::string rest_of(OptimizerConfig const& config, KernelRegistries const& regis
       over_elements.push_back(known.name);
     }
   }
-  auto const has = [&](std::string const& name) { return std::ranges::count(over_elements, name) > 0; };
-  if (!config.rest.empty() && !has(config.rest)) {
+  auto const known = [&](std::string const& name) { return std::ranges::count(over_elements, name) > 0; };
+  if (!config.rest.empty() && !known(config.rest)) {
     throw ConfigError("{} = \"{}\": expected a rule that updates any elements; {}", config.places.of("rest"),
                       config.rest, nearest_or_all(config.rest, over_elements, "a rule of a plug-in in plugins.paths"));
   }
-  return !config.rest.empty() ? config.rest : has(config.name) ? config.name : rule.matrices.rest;
+  return !config.rest.empty() ? config.rest : known(config.name) ? config.name : rule.matrices.rest;
 }
 
-/// Adds the options of the rule for the parameters that are not matrices, and its name.
+/// Adds the options of the rule for the parameters that are not matrices, and its name, for messages.
 void add_rest(RuleDefinition& rule, RuleDefinition const& other) {
   rule.name += fmt::format(" with {} (optimizer.rest)", other.name);
   for (RuleOption const& option : other.options) {
@@ -153,11 +153,9 @@ bool is_frozen(FrozenParameters const& frozen, std::string_view name) {
 }
 
 void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) {
-  bool over_matrices = update_rules(registries).empty();
   auto const definition = [&](std::string const& name, std::string const& place) {
     RuleDefinition rule = rule_definition(registries, name, place);
     if (rule.scope == RuleDefinition::Scope::matrices) {
-      over_matrices = true;
       config.rest = rest_of(config, registries, rule);
       add_rest(rule, rule_definition(registries, config.rest, config.places.of("rest")));
     }
@@ -183,7 +181,6 @@ void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) 
     if (std::string const& own = group.rule.name; !own.empty() && own != config.name) {
       RuleDefinition const rule = rule_definition(registries, own, place);
       if (rule.scope == RuleDefinition::Scope::matrices) {
-        over_matrices = true;
         config.rest = rest_of(config, registries, rule);
       }
       resolve(rule, group.rule.options);
@@ -191,7 +188,14 @@ void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) 
       check_options(definition(config.name, place), group.rule.options);
     }
   }
-  if (!config.rest.empty() && !over_matrices) {
+  auto const over_matrices = [&](std::string const& name) {
+    return rule_definition(registries, name, "").scope == RuleDefinition::Scope::matrices;
+  };
+  auto const in_group = [&](ParameterGroup const& group) {
+    return !group.rule.name.empty() && over_matrices(group.rule.name);
+  };
+  bool const known = !update_rules(registries).empty();
+  if (known && !config.rest.empty() && !over_matrices(config.name) && std::ranges::none_of(config.groups, in_group)) {
     throw ConfigError("{} = \"{}\" is for a rule over matrices, such as muon, and none is used; leave it out",
                       config.places.of("rest"), config.rest);
   }

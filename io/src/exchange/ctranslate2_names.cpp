@@ -219,8 +219,7 @@ void require_ctranslate2(Config const& config) {
     obstacles.push_back(fmt::format("{} = {}: {}", key.key, key.after, possible));
   };
   for (ConfigDifference const& difference : differences(Config{}, config)) {
-    if (!difference.key.starts_with("model.") || difference.key.ends_with("dropout") ||
-        difference.key.ends_with(".guided_alignment_weight")) {
+    if (!difference.key.starts_with("model.") || is_for_training_only(difference.key)) {
       continue;
     }
     auto const limited = possible_values().find(difference.key);

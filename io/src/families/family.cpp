@@ -300,8 +300,8 @@ void add_room(std::string const& length, std::vector<std::string>& settings) {
 
 /// Keys that change neither the parameters nor what they compute.
 bool is_free(std::string const& key) {
-  return key.ends_with("dropout") || key.ends_with(".guided_alignment_weight") || key == "model.recompute" ||
-         key == "model.max_length" || !key.starts_with("model.");
+  return is_for_training_only(key) || key == "model.recompute" || key == "model.max_length" ||
+         !key.starts_with("model.");
 }
 
 /// Adds the keys of ours that the config.json made of them does not give back.

@@ -49,7 +49,8 @@ class BackgroundThread {
   explicit BackgroundThread(std::function<void()> action);
   ~BackgroundThread();
 
-  bool done() const { return result_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  /// Waits for the end at most this long; whether it has come.
+  bool done(std::chrono::milliseconds wait = {}) const { return result_.wait_for(wait) == std::future_status::ready; }
   /// Waits for the end, and throws what `action` has thrown; once.
   void finish() { result_.get(); }
 

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <memory>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "parallel/run_collectively.hpp"
@@ -96,11 +95,10 @@ void BatchReader::read_ahead() {
 }
 
 bool BatchReader::await_next(std::function<bool()> const& stop) {
-  constexpr std::chrono::milliseconds pause{2};
+  constexpr std::chrono::milliseconds between_questions{20};
   read_ahead();
   bool stopped = false;
-  while (group_.rank() == 0 && thread_ && !thread_->done() && !stopped) {
-    std::this_thread::sleep_for(pause);
+  while (group_.rank() == 0 && thread_ && !stopped && !thread_->done(between_questions)) {
     stopped = stop();
   }
   return !broadcast_value(group_, stopped);

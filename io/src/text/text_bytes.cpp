@@ -10,6 +10,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
@@ -111,7 +112,41 @@ class Zstd final : public Decompressor {
   ZSTD_DCtx* stream_;
 };
 
+/// Null for Compression::none.
+std::unique_ptr<Decompressor> make_decompressor(Compression compression) {
+  switch (compression) {
+    case Compression::none:
+      return nullptr;
+    case Compression::gzip:
+      return std::make_unique<Gzip>();
+    case Compression::zstd:
+      return std::make_unique<Zstd>();
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+std::string decompress(std::string bytes, Compression compression) {
+  auto const decompressor = make_decompressor(compression);
+  if (!decompressor) {
+    return bytes;
+  }
+  std::string text;
+  std::array<char, std::size_t{1} << 16> part{};
+  std::span<unsigned char const> rest(reinterpret_cast<unsigned char const*>(bytes.data()), bytes.size());
+  for (bool ended = false; !ended;) {
+    Decompressor::Progress const progress = decompressor->decompress(rest, part);
+    bool const stuck = progress.read == 0 && progress.written == 0 && !progress.ended;
+    if (stuck || !progress.failure.empty()) {
+      throw Error("cannot decompress {} bytes: {}", bytes.size(), stuck ? "they end too early" : progress.failure);
+    }
+    text.append(part.data(), progress.written);
+    rest = rest.subspan(progress.read);
+    ended = progress.ended;
+  }
+  return text;
+}
 
 bool is_compressed(std::span<std::uint8_t const> begin) {
   return is_gzip(begin) || is_zstd(begin);
@@ -164,10 +199,10 @@ bool TextBytes::fill() {
 }
 
 /// Tells what begins here. Waits for more bytes only where those that are there may be the start of a magic number.
-TextBytes::Kind TextBytes::next_kind() {
+Compression TextBytes::next_kind() {
   while (available() < zstd_magic.size() && may_be_magic(unused()) && !is_compressed(unused()) && fill()) {
   }
-  return is_gzip(unused()) ? Kind::gzip : is_zstd(unused()) ? Kind::zstd : Kind::plain;
+  return is_gzip(unused()) ? Compression::gzip : is_zstd(unused()) ? Compression::zstd : Compression::none;
 }
 
 /// Starts the member after the one that ended, or after zeros that fill a block of a tape or disk; false at the end of
@@ -183,7 +218,7 @@ bool TextBytes::next_member() {
         throw DataError(
             "byte {} of the {} file (0x{:02X}) is neither the start of another {} nor zero padding; "
             "the file is damaged, or something else was appended",
-            used() + 1, name_of(kind_), input_[begin_], kind_ == Kind::gzip ? "member" : "frame");
+            used() + 1, name_of_kind(), input_[begin_], kind_ == Compression::gzip ? "member" : "frame");
       }
       decompressor_->start_member();
       in_member_ = true;
@@ -201,11 +236,7 @@ std::size_t TextBytes::read(std::span<char> into) {
   if (!known_) {
     kind_ = next_kind();
     known_ = true;
-    if (kind_ == Kind::gzip) {
-      decompressor_ = std::make_unique<Gzip>();
-    } else if (kind_ == Kind::zstd) {
-      decompressor_ = std::make_unique<Zstd>();
-    }
+    decompressor_ = make_decompressor(kind_);
     in_member_ = decompressor_ != nullptr;
   }
   if (decompressor_) {
@@ -226,7 +257,7 @@ std::size_t TextBytes::decompress_into(std::span<char> into) {
       return 0;
     }
     if (!more_inside_ && available() == 0 && !fill()) {
-      throw DataError("damaged or cut-off {} data (unexpected end of file after byte {})", name_of(kind_), position_);
+      throw DataError("damaged or cut-off {} data (unexpected end of file after byte {})", name_of_kind(), position_);
     }
     Decompressor::Progress const progress = decompressor_->decompress(unused(), into);
     begin_ += progress.read;
@@ -234,7 +265,7 @@ std::size_t TextBytes::decompress_into(std::span<char> into) {
     in_member_ = !progress.ended;
     if (!progress.failure.empty()) {
       failure_ =
-          fmt::format("damaged or cut-off {} data at byte {} ({})", name_of(kind_), used() + 1, progress.failure);
+          fmt::format("damaged or cut-off {} data at byte {} ({})", name_of_kind(), used() + 1, progress.failure);
       if (progress.written == 0) {
         throw DataError(failure_);
       }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <heddle/io/text/text_writer.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -54,21 +55,19 @@ class TextBytes {
   std::int64_t position() const { return position_; }
 
  private:
-  enum class Kind : std::uint8_t { plain, gzip, zstd };
-
   std::size_t read_file(std::span<unsigned char> into);
   bool fill();
   std::size_t available() const { return end_ - begin_; }
   std::span<unsigned char const> unused() const { return std::span(input_).subspan(begin_, available()); }
-  Kind next_kind();
+  Compression next_kind();
   bool next_member();
   std::int64_t used() const { return position_ - static_cast<std::int64_t>(available()); }
   std::size_t decompress_into(std::span<char> into);
-  static char const* name_of(Kind kind) { return kind == Kind::gzip ? "gzip" : "zstd"; }
+  char const* name_of_kind() const { return kind_ == Compression::gzip ? "gzip" : "zstd"; }
 
   FileDescriptor file_;
   bool known_ = false;  ///< the kind of the file
-  Kind kind_ = Kind::plain;
+  Compression kind_ = Compression::none;
   std::array<unsigned char, 1 << 16> input_{};  ///< the bytes [begin_, end_) are not used yet
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

@@ -3,7 +3,6 @@
 #define ZLIB_CONST  // zlib.h: what is read is const
 #include <zlib.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -29,6 +28,7 @@ std::string gzip(std::string_view text) {
       Z_OK) {
     throw Error("zlib cannot start to compress");
   }
+  std::unique_ptr<z_stream, int (*)(z_stream*)> const ending(&stream, deflateEnd);
   std::string bytes(deflateBound(&stream, text.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef const*>(text.data());
   stream.avail_in = static_cast<uInt>(text.size());
@@ -36,42 +36,9 @@ std::string gzip(std::string_view text) {
   stream.avail_out = static_cast<uInt>(bytes.size());
   int const result = deflate(&stream, Z_FINISH);
   bytes.resize(stream.total_out);
-  deflateEnd(&stream);
   if (result != Z_STREAM_END) {
     throw Error("zlib could not compress a text of {} bytes", text.size());
   }
-  return bytes;
-}
-
-std::string gunzip(std::string_view bytes) {
-  z_stream stream{};
-  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) {
-    throw Error("zlib cannot start to decompress");
-  }
-  stream.next_in = reinterpret_cast<Bytef const*>(bytes.data());
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  std::string text;
-  int result = Z_OK;
-  while (result == Z_OK) {
-    std::array<char, std::size_t{1} << 16> part{};
-    stream.next_out = reinterpret_cast<Bytef*>(part.data());
-    stream.avail_out = static_cast<uInt>(part.size());
-    result = inflate(&stream, Z_NO_FLUSH);
-    text.append(part.data(), part.size() - stream.avail_out);
-  }
-  inflateEnd(&stream);
-  if (result != Z_STREAM_END) {
-    throw Error("zlib cannot decompress {} bytes", bytes.size());
-  }
-  return text;
-}
-
-/// Throws Error unless zstd has written `bytes` whole; cuts them to what it has written.
-std::string written_by_zstd(std::string bytes, std::size_t result) {
-  if (ZSTD_isError(result) != 0) {
-    throw Error("zstd: {}", ZSTD_getErrorName(result));
-  }
-  bytes.resize(result);
   return bytes;
 }
 
@@ -88,21 +55,12 @@ std::string compress(std::string text, Compression compression) {
     return compression == Compression::gzip ? gzip(text) : std::move(text);
   }
   std::string bytes(ZSTD_compressBound(text.size()), '\0');
-  std::size_t const result = ZSTD_compress(bytes.data(), bytes.size(), text.data(), text.size(), ZSTD_CLEVEL_DEFAULT);
-  return written_by_zstd(std::move(bytes), result);
-}
-
-std::string decompress(std::string bytes, Compression compression) {
-  if (compression != Compression::zstd) {
-    return compression == Compression::gzip ? gunzip(bytes) : std::move(bytes);
+  std::size_t const size = ZSTD_compress(bytes.data(), bytes.size(), text.data(), text.size(), ZSTD_CLEVEL_DEFAULT);
+  if (ZSTD_isError(size) != 0) {
+    throw Error("zstd could not compress a text of {} bytes: {}", text.size(), ZSTD_getErrorName(size));
   }
-  auto const size = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
-  if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR) {
-    throw Error("zstd cannot decompress {} bytes", bytes.size());
-  }
-  std::string text(size, '\0');
-  std::size_t const result = ZSTD_decompress(text.data(), text.size(), bytes.data(), bytes.size());
-  return written_by_zstd(std::move(text), result);
+  bytes.resize(size);
+  return bytes;
 }
 
 struct TextWriter::Output {

@@ -215,9 +215,11 @@ TEST(ResumeRules, BelongToKeys) {
 TEST(ResumeRules, OfAStackAreThoseOfTheModel) {
   std::string const stack =
       "[model.decoder]\nrecompute = \"layer\"\ndropout = 0.2\nself_attention = { window = 3 }\n"
+      "cross_attention = { guided_alignment_weight = 0.1 }\n"
       "[model.decoder.layer.\"1\"]\nactivation = \"gelu\"\n";
   std::vector<std::string> const rules{"model.decoder.dropout: trajectory", "model.decoder.recompute: free",
                                        "model.decoder.self_attention.window: identity",
+                                       "model.decoder.cross_attention.guided_alignment_weight: trajectory",
                                        "model.decoder.layer.1.activation: identity"};
   EXPECT_THAT(resume_rules("", stack), testing::UnorderedElementsAreArray(rules));
   EXPECT_THAT(resume_rules(stack, ""), testing::UnorderedElementsAreArray(rules)) << "keys that are no longer set";

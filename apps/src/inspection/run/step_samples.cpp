@@ -66,7 +66,7 @@ bool same_place(MixtureCursor const& left, MixtureCursor const& right) {
 }
 
 /// Plans on to the checkpoint after a step. Throws UsageError where the run came to another place in the data: it does
-/// not record after which step it skipped a batch, or a validation ended a stage.
+/// not record after which step it skipped a batch, a validation ended a stage, or it went on with other data.
 void require_run_came_here(std::int64_t step, BatchPlanner& planner, Place const& start, Place const& after) {
   if (!after.cursor) {
     return;
@@ -75,7 +75,9 @@ void require_run_came_here(std::int64_t step, BatchPlanner& planner, Place const
   if (!same_place(planner.cursor(), *after.cursor)) {
     throw UsageError(
         "inspect: step {}: after step {} and by step {} the run skipped batches that were not finite, or a validation "
-        "ended a stage of the data, and the checkpoints do not say where; expected a step that is not between these",
+        "ended a stage of the data, or its data or configuration changed, and the checkpoints do not say where; "
+        "expected "
+        "a step that is not between these",
         readable_count(step), readable_count(start.step), readable_count(after.step));
   }
 }

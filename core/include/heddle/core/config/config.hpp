@@ -221,6 +221,10 @@ struct ConfigDifference {
   ResumeRule resume = ResumeRule::trajectory;
 };
 
+/// Whether a key of a model, or an option of its sublayers, is for training only: neither its parameters nor what it
+/// computes afterwards depend on it.
+bool is_for_training_only(std::string_view key);
+
 /// The keys by which `after` differs from `before`, in the order of the sections.
 std::vector<ConfigDifference> differences(Config const& before, Config const& after);
 

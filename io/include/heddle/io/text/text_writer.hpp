@@ -8,6 +8,7 @@
 
 namespace heddle {
 
+/// The compression of a text file.
 enum class Compression : std::uint8_t { none, gzip, zstd };
 
 /// The compression that a file's name asks for: ".gz" or ".zst" at its end.
