@@ -24,7 +24,7 @@ static_assert(std::is_same_v<Memory, Kokkos::HostSpace>, "this Kokkos computes i
 constexpr std::size_t alignment = 64;
 
 /// With less than this only the smallest models would fit, so an error is better than a start.
-constexpr std::size_t min_capacity = std::size_t{1} << 26;
+constexpr std::size_t min_capacity = std::size_t{1} << 27;
 
 void* map(std::size_t bytes) {
   return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -74,8 +74,9 @@ ArenaBlock map_block(std::size_t wanted) {
         bytes, std::generic_category().message(errno));
   }
   if (bytes < wanted) {
-    // Half of what a limit leaves, because the heap and the other arenas also need memory.
-    std::size_t const kept = bytes / 2;
+    // At most a quarter of what a limit leaves, because the heap, generated code and the other arenas also need it: with
+    // half, six arenas left 64 MiB of 4 GB.
+    std::size_t const kept = bytes / 4;
     munmap(static_cast<std::byte*>(block) + kept, bytes - kept);
     bytes = kept;
   }
