@@ -199,7 +199,7 @@ int run(std::vector<std::string> const& arguments) {
   heddle::Config config = heddle::stored_config(checkpoint, options.overrides);
   heddle::Registries registries;
   heddle::register_everything({}, registries, runtime.execution());
-  heddle::resolve_rules(config.optimizer, registries.kernels);
+  heddle::resolve_rules(config.optimizer, registries.kernels, registries.schedules);
   heddle::Vocabulary const vocabulary = checkpoint.contents().vocabulary();
   heddle::ParallelState const parallel;
   heddle::TrainingEngine engine(

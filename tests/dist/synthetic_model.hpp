@@ -39,6 +39,7 @@ class SyntheticModel {
     bool exact = true;
     std::vector<ParameterGroup> groups = {};
     std::string rule = "adam";
+    Average average = Average::none;
   };
 
   SyntheticModel(ParallelState const& state, Options const& options)
@@ -251,6 +252,7 @@ class SyntheticModel {
     config.name = options.rule;
     config.clip_norm = options.clip_norm;
     config.groups = options.groups;
+    config.average = options.average;
     return config;
   }
 

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
-"""Golden values of the update rules: 20 steps in float64 with torch.optim (Lion: its authors' code). Writes
-update_rules.txt beside itself.
+"""Golden values of the update rules: 20 steps in float64 with torch.optim (Lion and Schedule-Free AdamW: their
+authors' code). Writes update_rules.txt beside itself.
 
-    python3 tests/golden/update_rules.py       (PyTorch 2.15 made the committed file)
+    python3 tests/golden/update_rules.py       (PyTorch 2.15 and schedulefree 1.4.1 made the committed file)
 
-A line is `RULE weight_decay KEY=VALUE... : NUMBERS...`, the numbers being the elements after the last step and then each
-tensor that the rule keeps. Initial values and gradients are those of value_of and gradient_of; the learning rate is
-that of rate_of.
+A line is `RULE weight_decay KEY=VALUE... : NUMBERS...`, the numbers being the elements after the last step and then
+each tensor that the rule keeps. Initial values and gradients are those of value_of and gradient_of; the learning rate is
+that of rate_of, of Schedule-Free 0.02 after WARMUP steps.
 """
 import math
 import pathlib
 
+import schedulefree
 import torch
 
 ELEMENTS = 24
 STEPS = 20
+WARMUP = 6
 
 
 def value_of(i):
@@ -60,8 +62,22 @@ def run(make, kept):
         optimizer.step()
     numbers = p.detach().tolist()
     for name in kept:
-        numbers += optimizer.state[p][name].tolist()
+        numbers += optimizer.state[p][name].detach().tolist()
     return numbers
+
+
+class ScheduleFree(schedulefree.AdamWScheduleFree):
+    """With the average x, in which the model is evaluated, as state beside y and z; its rate has its own warm-up."""
+
+    def __init__(self, parameters, **options):
+        super().__init__(parameters, lr=0.02, warmup_steps=WARMUP, foreach=False, **options)
+        self.train()
+
+    def step(self):
+        self.param_groups[0]["lr"] = 0.02
+        super().step()
+        for p in self.param_groups[0]["params"]:
+            self.state[p]["x"] = p + (1 - 1 / self.param_groups[0]["betas"][0]) * (self.state[p]["z"] - p)
 
 
 def adam(kind, decay, beta1, beta2, epsilon):
@@ -84,6 +100,10 @@ CASES = [
      lambda p: torch.optim.SGD(p, lr=1.0, momentum=0.9)),
     ("sgd", 0.1, dict(momentum=0.95, nesterov=1), ("momentum_buffer",),
      lambda p: torch.optim.SGD(p, lr=1.0, momentum=0.95, nesterov=True, weight_decay=0.1)),
+    ("schedule_free_adamw", 0.0, dict(beta1=0.9, beta2=0.999, epsilon=1e-8), ("exp_avg_sq", "z", "x"),
+     lambda p: ScheduleFree(p, betas=(0.9, 0.999), eps=1e-8)),
+    ("schedule_free_adamw", 0.1, dict(beta1=0.95, beta2=0.98, epsilon=1e-6), ("exp_avg_sq", "z", "x"),
+     lambda p: ScheduleFree(p, betas=(0.95, 0.98), eps=1e-6, weight_decay=0.1)),
 ]
 
 

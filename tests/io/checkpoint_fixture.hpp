@@ -171,6 +171,7 @@ class CheckpointTest : public ::testing::Test {
   static void expect_same_state(TrainingState const& found, TrainingState const& expected) {
     EXPECT_EQ(std::memcmp(&found, &expected, offsetof(TrainingState, validation_pending)), 0);
     EXPECT_EQ(found.validation_pending, expected.validation_pending);
+    EXPECT_EQ(found.values_better, expected.values_better);
   }
   static void expect_same_bits(std::vector<float> const& found, std::span<float const> expected) {
     ASSERT_EQ(found.size(), expected.size());

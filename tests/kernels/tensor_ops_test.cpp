@@ -58,6 +58,24 @@ TEST_F(TensorOpsTest, AddWithStridedRows) {
   });
 }
 
+TEST_F(TensorOpsTest, MixWithStridedRows) {
+  for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
+    Tensor const into = matrix(dtype, 1, 5);
+    Tensor const from = matrix(dtype, 2, 2);
+    Values mixed = values(into);
+    Values const other = values(from);
+    for (std::size_t i = 0; i < mixed.size(); ++i) {
+      mixed[i] += 0.3 * (other[i] - mixed[i]);
+    }
+    Tensor const share = from_doubles({0.3}, DType::float64, {1});
+    ops.mix(execution_, into, from, share);
+    expect_values(into, mixed, dtype, what);
+    expect_padding_untouched(into, what);
+    ops.mix(execution_, into, from, from_doubles({1}, DType::float64, {1}));
+    expect_values(into, other, dtype, what + ", all of it");
+  });
+}
+
 TEST_F(TensorOpsTest, CopyConvertsBetweenAnyTwoTypes) {
   Values const numbers = random_values(rows * columns, 1, -100, 100);
   for_each([&](TensorOps& ops, DType from, std::string const& what) {

@@ -15,8 +15,10 @@ double initial_value(std::int64_t i) {
 double gradient_at(std::int64_t i, int step) {
   return i % 7 == 0 ? 0 : std::cos(0.7 * static_cast<double>(i) + 1.3 * step) * static_cast<double>(1 + i % 3);
 }
-double rate_at(int step) {
-  return 0.02 / std::sqrt(static_cast<double>(step));
+constexpr int warmup = 6;
+double rate_at(std::string const& rule, int step) {
+  return rule == "schedule_free_adamw" ? 0.02 * std::min(step, warmup) / warmup
+                                       : 0.02 / std::sqrt(static_cast<double>(step));
 }
 
 /// A line of tests/golden/update_rules.txt.
@@ -91,7 +93,7 @@ class UpdateTest : public BuiltInKernelsTest {
 
 TEST_F(UpdateTest, TwentyStepsOfEveryImplementationAreThoseOfPyTorch) {
   std::vector<Golden> const all = read_golden();
-  ASSERT_EQ(all.size(), 7U);
+  ASSERT_EQ(all.size(), 9U);
   for (Golden const& golden : all) {
     int checked = 0;
     for_each_implementation([&](Update& kernel, RuleDefinition const& rule) {
@@ -112,7 +114,11 @@ TEST_F(UpdateTest, TwentyStepsOfEveryImplementationAreThoseOfPyTorch) {
             gradient.push_back(2 * gradient_at(i, step));
           }
           call.gradient = tensor_of(gradient, dtype, Shape{elements});
-          set_step(call, rule, {.learning_rate = rate_at(step), .gradient_scale = 0.5, .step = step});
+          set_step(call, rule,
+                   {.learning_rate = rate_at(golden.rule, step),
+                    .gradient_scale = 0.5,
+                    .step = step,
+                    .warmup_steps = warmup});
           kernel.update(execution_, call);
         }
         EXPECT_LE(error_of(call, rule, golden.numbers), dtype == DType::float64 ? 1e-10 : 2e-4)

@@ -109,6 +109,11 @@ void add_generation_options(OptionsDescription& description, GenerationOptions& 
        fmt::format("hypotheses kept for each {}; 1 is greedy", input).c_str())  //
       ("length-penalty", with_default(options.length_penalty, "X"),
        "a hypothesis's score is its log-probability divided by its tokens (and its end) to this power")  //
+      ("word-penalty", with_default(options.word_penalty, "X"),
+       "subtracted from the log-probability for each token (and the end) before that; below 0: longer ones score "
+       "more")  //
+      ("patience", with_default(options.patience, "X"),
+       "search on until X times --beam hypotheses have ended; above 1: longer, for better scores")  //
       ("max-length", with_default(options.max_length, "N"),
        fmt::format("maximum tokens of a {}; 0: twice the {}'s and 50 more", output, input).c_str())                 //
       ("min-length", with_default(options.min_length, "N"), fmt::format("minimum tokens of a {}", output).c_str())  //

@@ -108,17 +108,21 @@ void print_registries(Config const& config, Registries const& registries, Execut
   for (AnyKernelRegistry const* registry : registries.kernels.all()) {
     print_operation(*registry, selections);
   }
+  auto const print_options = [](std::vector<RuleOption> const& options) {
+    for (RuleOption const& option : options) {
+      std::cout << fmt::format("        {:<17}   {}\n", option.description.name, option.description.meaning);
+    }
+  };
   std::cout << "\nUpdate rules, for optimizer.name, and their options:\n";
   for (RuleDefinition const& rule : update_rules(registries.kernels)) {
     std::cout << fmt::format("    {:<21}   keeps {} for a parameter\n", rule.name,
                              rule.state.empty() ? "nothing" : fmt::format("{}", fmt::join(rule.state, ", ")));
-    for (RuleOption const& option : rule.options) {
-      std::cout << fmt::format("        {:<17}   {}\n", option.description.name, option.description.meaning);
-    }
+    print_options(rule.options);
   }
-  std::cout << "\nSchedules, for optimizer.schedule:\n";
+  std::cout << "\nSchedules, for optimizer.schedule, and their options:\n";
   for (ScheduleRegistry::Entry const& entry : registries.schedules.entries()) {
     std::cout << fmt::format("    {:<21}   {}\n", entry.name, entry.origin);
+    print_options(entry.options);
   }
   std::cout << "\nMetrics of translations, for train.validate_metrics:\n";
   for (MetricRegistry::Entry const& entry : registries.metrics.entries()) {

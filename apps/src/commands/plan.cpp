@@ -129,7 +129,7 @@ void load(PlanOptions const& options, Execution& execution, Loaded& loaded) {
   Config checked = loaded.config;
   checked.parallel = {};  // the plan chooses the layout
   check_config(checked, loaded.registries);
-  resolve_rules(loaded.config.optimizer, loaded.registries.kernels);
+  resolve_rules(loaded.config.optimizer, loaded.registries.kernels, loaded.registries.schedules);
   resolve_validate_bleu(loaded.config, loaded.registries);
 }
 

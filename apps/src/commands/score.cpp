@@ -33,7 +33,7 @@ struct ScoringOptions {
   bool n_best = false;
   bool tokens = false;
   bool pieces = false;
-  double length_penalty = 1;
+  GenerationOptions penalties;  ///< of the length and the words; the rest is not used
   AlignmentOptions alignment;
   Languages languages;
   int threads = 0;
@@ -62,8 +62,10 @@ is also the score of `heddle translate --n-best`. With --n-best the translations
        "pieces, and not of those that the text is split into")  //
       ("tokens", po::bool_switch(&options.tokens),
        "write JSON lines with the pieces and the log-probability of each")  //
-      ("length-penalty", with_default(options.length_penalty, "X"),
+      ("length-penalty", with_default(options.penalties.length_penalty, "X"),
        "the log-probability is divided by the tokens (and the end) to this power; 0: not at all")  //
+      ("word-penalty", with_default(options.penalties.word_penalty, "X"),
+       "subtracted from the log-probability for each token (and the end) before that")  //
       ("output", text(options.output), "write to this file instead of the standard output");
   add_alignment_options(syntax.options, options.alignment);
   add_text_options(syntax.options, options.source, "scored");
@@ -147,9 +149,8 @@ std::string format_score(ScoringOptions const& options, TrainedModel const& mode
     pair.target_words = words_of(model.vocabulary().target, line.references.front(), given.target.size());
   }
   double const log_probability = -std::accumulate(losses.begin(), losses.end(), 0.0);
-  double const score = losses.empty()
-                           ? std::numeric_limits<double>::quiet_NaN()
-                           : log_probability / std::pow(static_cast<double>(losses.size()), options.length_penalty);
+  double const score = losses.empty() ? std::numeric_limits<double>::quiet_NaN()
+                                      : score_of(options.penalties, log_probability, std::ssize(losses));
   if (!options.tokens) {
     return fmt::format("{}{:.6f}{}\n", options.n_best ? line.references.back() + " ||| " : "", score,
                        options.alignment.wanted() ? " ||| " + alignment_text(options.alignment, pair) : "");
@@ -219,8 +220,9 @@ void check_options(ScoringOptions const& options) {
   if (options.pieces && options.alignment.words) {
     throw UsageError("score: --pieces gives pieces, of which --align-words does not know the words: leave one out");
   }
-  if (!std::isfinite(options.length_penalty)) {
-    throw UsageError("score: --length-penalty {}: expected a finite number", options.length_penalty);
+  if (!std::isfinite(options.penalties.length_penalty) || !std::isfinite(options.penalties.word_penalty)) {
+    throw UsageError("score: --length-penalty {}, --word-penalty {}: expected finite numbers",
+                     options.penalties.length_penalty, options.penalties.word_penalty);
   }
 }
 

@@ -130,7 +130,7 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
   register_everything({.plugins = plugins, .trust_plugins = options.trust_plugins, .level = level}, registries,
                       runtime.execution());
   registries.kernels.require_known(config.kernels);
-  resolve_rules(config.optimizer, registries.kernels);
+  resolve_rules(config.optimizer, registries.kernels, registries.schedules);
   static_cast<void>(registries.schedules.of(config.optimizer));
   resolve_validate_bleu(config, registries);
   ParallelState const parallel = make_parallel(config, registries, world);
@@ -172,7 +172,7 @@ ExitCode train_dry(TrainOptions const& options) {
   register_everything({.plugins = read_plugins(config.plugins), .trust_plugins = options.trust_plugins}, registries,
                       runtime.execution());
   check_config(config, registries, options.ranks.value_or(1));
-  resolve_rules(config.optimizer, registries.kernels);
+  resolve_rules(config.optimizer, registries.kernels, registries.schedules);
   resolve_validate_bleu(config, registries);
   print_warnings(config);
   return dry_run({.options = options,

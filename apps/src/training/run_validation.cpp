@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
@@ -186,8 +187,8 @@ std::optional<ValidationResult> RunValidation::validate(RunModel& model, Trainin
   };
   std::optional<ValidationResult> result;
   try {
-    result = heddle::validate({config_, setup_.registries, sets_, model.engine(), setup_.parallel, setup_.execution,
-                               setup_.watch, model.whole(), check});
+    result = measure(model, check);
+    state.values_better = !result->of_averages.empty() && !result->averages_better;
     measure_by_commands(*result, state.step, check);
     if (state.step > 0) {  // the model of a start has no checkpoint that could be the best
       count(*result, state);
@@ -197,6 +198,37 @@ std::optional<ValidationResult> RunValidation::validate(RunModel& model, Trainin
     result.reset();
   }
   state.validation_pending = !result;
+  return result;
+}
+
+ValidationResult RunValidation::measure(RunModel& model, std::function<void()> const& check) const {
+  auto const validate = [&] {
+    return heddle::validate({config_, setup_.registries, sets_, model.engine(), setup_.parallel, setup_.execution,
+                             setup_.watch, model.whole(), check});
+  };
+  DistributedOptimizer& optimizer = model.engine().optimizer();
+  ValidationResult of_values = validate();
+  if (!optimizer.local().has_averages()) {
+    return of_values;
+  }
+  optimizer.swap_averages();
+  ValidationResult of_averages;
+  try {
+    of_averages = validate();
+  } catch (...) {  // on all ranks
+    optimizer.swap_averages();
+    throw;
+  }
+  optimizer.swap_averages();
+  of_averages.norms = of_values.norms;
+  // A mean or a program's metric is measured of the better ones only.
+  Measure const deciding = std::isfinite(of_values.value_of(best_measure_)) ? best_measure_ : Measure();
+  double const value = of_values.value_of(deciding);
+  bool const averages = !std::isfinite(value) || !deciding.better(value, of_averages.value_of(deciding));
+  ValidationResult result = averages ? of_averages : of_values;
+  result.of_values = of_values.values;
+  result.of_averages = of_averages.values;
+  result.averages_better = averages;
   return result;
 }
 

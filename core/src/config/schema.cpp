@@ -381,9 +381,8 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.free("initialize_rename", train.initialize_rename, any(),
             "\"THERE -> HERE\": names of parameters, with one * or none on both sides; \"THERE ->\": not taken");
   keys.free("check_every_steps", train.check_every_steps, at_least(0),
-            "steps between comparisons of replicas; 0: only before checkpoints");
-  keys.free("hang_seconds", train.hang_seconds, at_least(0),
-            "exit with code 86 after N seconds without progress on any rank; 0: never");
+            "between comparisons of replicas; 0: before saves");
+  keys.free("hang_seconds", train.hang_seconds, at_least(0), "without progress end the run (86); 0: never");
   add_metrics(tree, train);
 }
 
@@ -409,7 +408,7 @@ void take_rule_options(ConfigTree& tree, std::string const& path, Settings& opti
     return key_of_settings(options, {.name = name, .type = Type::any}, ResumeRule::trajectory);
   };
   std::ranges::transform(std::views::keys(options), std::back_inserter(table.keys), option);
-  table.others = "an option of the update rule, which `heddle kernels` lists";
+  table.others = "an option of the update rule or the schedule, which `heddle kernels` lists";
   table.other = [names, option](std::string const& name) {
     bool const misspelled = name.find('.') != std::string::npos || !nearest_spelling(name, names).empty();
     return misspelled ? std::nullopt : std::optional(option(name));
@@ -421,14 +420,17 @@ void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
   keys.key("name", optimizer.name, non_empty(), "update rule; `heddle kernels` lists them and their options");
   keys.key("rest", optimizer.rest, any(), "with muon: update rule of embeddings, norms and biases; \"\": adamw");
   keys.key("learning_rate", optimizer.learning_rate, at_least(0), "the peak, at the end of the warm-up");
-  keys.key("schedule", optimizer.schedule, non_empty(),
-           "inverse_sqrt, constant, cosine, linear or a plug-in's; cosine and linear reach 0 at train.steps");
+  keys.key("schedule", optimizer.schedule, non_empty(), "see `heddle kernels`: cosine, wsd, …");
   keys.key("warmup_steps", optimizer.warmup_steps, at_least(0), "steps of linear growth from 0");
+  keys.key("rewarm_at", optimizer.rewarm_at, at_least(0), "after this step the rate grows from 0 again");
+  keys.key("rewarm_steps", optimizer.rewarm_steps, at_least(0), "in this many steps; 0: it does not");
   keys.key("plateau_validations", optimizer.plateau_validations, at_least(0),
-           "N validations without a better train.best_metric lower the rate; 0: never");
+           "without a better one lower the rate; 0: never");
   keys.key("plateau_factor", optimizer.plateau_factor, inside_zero_and_one(), "by this factor, on top of the schedule");
   keys.key("weight_decay", optimizer.weight_decay, at_least(0), "decay of the parameters towards 0");
   keys.key("clip_norm", optimizer.clip_norm, at_least(0), "clip gradients to this global norm; 0 disables clipping");
+  keys.free("average", optimizer.average, "kept beside the parameters");
+  keys.free("average_decay", optimizer.average_decay, below_one(), "of the average in its next value");
   keys.key("layer_decay", optimizer.layer_decay, {.max = 1, .above_min = true},
            "factor of the learning rate from each layer to the one below it; see Groups");
   add_named_tables(tree, "optimizer.group", optimizer.groups, {.name = "slow", .parameters = {"encoder.*"}},

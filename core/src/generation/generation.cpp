@@ -392,18 +392,30 @@ class Generation::Search {
     std::nth_element(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(wanted) - 1, scores.end(),
                      std::greater<>());
     // A live hypothesis at best keeps its log-probability when it ends; its score is then best at one of the ends of
-    // its possible lengths. With as many finished as the group has hypotheses only the near end counts: the far one
-    // would keep a search alive long after its best translation was found.
+    // its possible lengths or, with a word penalty, between them. With as many finished as the group has hypotheses
+    // only the near end counts: the far one would keep a search alive long after its best translation was found.
     double const best_live = std::ranges::max(next, {}, &LiveHypothesis::log_probability).log_probability;
-    double reachable = score(best_live, std::ssize(next.front().tokens) + 1);
-    if (finished.size() < group_size_) {
-      reachable = std::max(reachable, score(best_live, sentence.longest));
+    std::int64_t const shortest = std::ssize(next.front().tokens) + 1;
+    double reachable = score(best_live, shortest);
+    if (static_cast<double>(finished.size()) < options_.patience * static_cast<double>(group_size_)) {
+      reachable = std::max(
+          {reachable, score(best_live, sentence.longest), score_between(best_live, shortest, sentence.longest)});
     }
     return reachable <= scores[wanted - 1];
   }
 
   double score(double log_probability, std::int64_t length) const {
-    return log_probability / std::pow(static_cast<double>(length), options_.length_penalty);
+    return score_of(options_, log_probability, length);
+  }
+
+  /// At least the best score of a log-probability at the lengths in between: at the one where the derivative is 0.
+  double score_between(double log_probability, std::int64_t shortest, std::int64_t longest) const {
+    double const slope = options_.word_penalty * (1 - options_.length_penalty);
+    double const length = slope == 0 ? 0 : -options_.length_penalty * log_probability / slope;
+    if (!(length > static_cast<double>(shortest) && length < static_cast<double>(longest))) {
+      return -std::numeric_limits<double>::infinity();
+    }
+    return (log_probability - options_.word_penalty * length) / std::pow(length, options_.length_penalty);
   }
 
   void report(SearchStep const& step) const {

@@ -6,6 +6,11 @@
 
 namespace heddle {
 
+double score_of(GenerationOptions const& options, double log_probability, std::int64_t length) {
+  auto const tokens = static_cast<double>(length);
+  return (log_probability - options.word_penalty * tokens) / std::pow(tokens, options.length_penalty);
+}
+
 void require_valid(GenerationOptions const& options) {
   if (options.beam_size < 1 || options.n_best < 1 || options.n_best > options.beam_size) {
     throw UsageError("beam size {} and n-best {}: expected 1 <= n-best <= beam size", options.beam_size,
@@ -36,6 +41,10 @@ void require_valid(GenerationOptions const& options) {
   }
   if (!std::isfinite(options.length_penalty) || options.length_penalty < 0) {
     throw UsageError("length penalty {}: expected a finite length penalty of at least 0", options.length_penalty);
+  }
+  if (!std::isfinite(options.word_penalty) || !(options.patience > 0)) {
+    throw UsageError("word penalty {}, patience {}: expected a finite penalty, and a patience above 0",
+                     options.word_penalty, options.patience);
   }
   require_valid(options.sampling);
   if (options.sampling.temperature > 0 && options.beam_size > 1) {

@@ -21,6 +21,9 @@ class ObservedTensorOps final : public ObservedKernel<TensorOps> {
   void add(Execution& execution, Tensor const& into, Tensor const& from) override {
     pass<&TensorOps::add>(execution, traffic("add", {into, into, from}), into, from);
   }
+  void mix(Execution& execution, Tensor const& into, Tensor const& from, Tensor const& share) override {
+    pass<&TensorOps::mix>(execution, traffic("mix", {into, into, from}), into, from, share);
+  }
   void copy(Execution& execution, Tensor const& from, Tensor const& to) override {
     pass<&TensorOps::copy>(execution, traffic("copy", {from, to}), from, to);
   }

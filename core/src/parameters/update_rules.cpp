@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/config/update_rule.hpp>
+#include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <map>
 #include <span>
@@ -65,13 +66,47 @@ std::string rest_of(OptimizerConfig const& config, KernelRegistries const& regis
   return !config.rest.empty() ? config.rest : known(config.name) ? config.name : rule.matrices.rest;
 }
 
-/// Adds the options of the rule for the parameters that are not matrices, and its name, for messages.
-void add_rest(RuleDefinition& rule, RuleDefinition const& other) {
-  rule.name += fmt::format(" with {} (optimizer.rest)", other.name);
-  for (RuleOption const& option : other.options) {
+/// Adds the options of something else that [optimizer] names under `key`, and that name, for messages.
+void add_options(RuleDefinition& rule, std::string const& key, std::string const& name,
+                 std::vector<RuleOption> const& options) {
+  if (options.empty()) {
+    return;
+  }
+  rule.name += fmt::format(" with {} (optimizer.{})", name, key);
+  for (RuleOption const& option : options) {
     if (!has_option(rule, option.description.name)) {
       rule.options.push_back(option);
     }
+  }
+}
+
+bool averages_itself(RuleDefinition const& rule) {
+  return std::ranges::count(rule.state, average_key) > 0;
+}
+
+/// Refuses what does not go with a rule that averages the values itself.
+void check_averages(OptimizerConfig const& config, KernelRegistries const& registries) {
+  std::vector<std::string> names{config.name, config.rest};
+  std::ranges::transform(config.groups, std::back_inserter(names), [](auto const& group) { return group.rule.name; });
+  std::erase_if(names, [](std::string const& name) { return name.empty(); });
+  auto const own = [&](std::string const& name) { return averages_itself(rule_definition(registries, name, "")); };
+  auto const averaging = std::ranges::find_if(names, own);
+  if (averaging == names.end()) {
+    return;
+  }
+  if (!std::ranges::all_of(names, own)) {
+    throw ConfigError(
+        "{} averages the parameters itself, so it must be the only update rule: expected it as {}, and "
+        "no other in groups",
+        *averaging, config.places.of("name"));
+  }
+  if (config.average != Average::none) {
+    throw ConfigError("{} = \"{}\": {} averages the parameters itself; leave it out", config.places.of("average"),
+                      name_of(config.average), *averaging);
+  }
+  if (config.schedule != "constant") {
+    throw ConfigError("{} = \"{}\": {} needs no schedule; expected \"constant\", with optimizer.warmup_steps",
+                      config.places.of("schedule"), config.schedule, *averaging);
   }
 }
 
@@ -120,6 +155,7 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
     rule.frozen = std::ranges::none_of(config.trained,
                                        [&](std::string const& pattern) { return matches_pattern(pattern, name); });
   }
+  rule.averaged = config.average != Average::none;
   if (config.layer_decay != 1) {
     rule.learning_rate_factor *= std::pow(config.layer_decay, layers_above(config.layers, name));
   }
@@ -130,10 +166,7 @@ UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& 
                          bool is_matrix) {
   UpdateRule rule = update_rule(config, name);
   RuleDefinition definition = rule_definition(registries, rule.name, config.places.of("name"));
-  if (definition.scope != RuleDefinition::Scope::matrices) {
-    return rule;
-  }
-  if (!is_matrix) {
+  if (definition.scope == RuleDefinition::Scope::matrices && !is_matrix) {
     rule.name = rest_of(config, registries, definition);
     if (rule.name == config.name) {
       rule.options = config.options;  // the group's are those of the rule over matrices
@@ -142,8 +175,22 @@ UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& 
     }
     definition = rule_definition(registries, rule.name, config.places.of("rest"));
   }
+  // Options of other parameters' rules and of the schedule, which resolve_rules has checked.
   std::erase_if(rule.options, [&](auto const& option) { return !has_option(definition, option.first); });
   return rule;
+}
+
+std::vector<std::string> state_keys(UpdateRule const& chosen, RuleDefinition const& rule) {
+  std::vector<std::string> state = rule.state;
+  if (chosen.averaged) {
+    state.emplace_back(average_key);
+  }
+  return state;
+}
+
+bool has_averages(OptimizerConfig const& config, KernelRegistries const& registries) {
+  return config.average != Average::none ||
+         averages_itself(rule_definition(registries, config.name, config.places.of("name")));
 }
 
 bool is_frozen(FrozenParameters const& frozen, std::string_view name) {
@@ -152,12 +199,13 @@ bool is_frozen(FrozenParameters const& frozen, std::string_view name) {
          (!frozen.trained.empty() && std::ranges::none_of(frozen.trained, has_it));
 }
 
-void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) {
+void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries, ScheduleRegistry const& schedules) {
   auto const definition = [&](std::string const& name, std::string const& place) {
     RuleDefinition rule = rule_definition(registries, name, place);
     if (rule.scope == RuleDefinition::Scope::matrices) {
       config.rest = rest_of(config, registries, rule);
-      add_rest(rule, rule_definition(registries, config.rest, config.places.of("rest")));
+      RuleDefinition const rest = rule_definition(registries, config.rest, config.places.of("rest"));
+      add_options(rule, "rest", rest.name, rest.options);
     }
     return rule;
   };
@@ -175,7 +223,10 @@ void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) 
       setting.value = *description.converted(setting.value);
     }
   };
-  resolve(definition(config.name, config.places.of("name")), config.options);
+  RuleDefinition whole = definition(config.name, config.places.of("name"));
+  ScheduleEntry const& schedule = schedules.of(config);
+  add_options(whole, "schedule", schedule.name, schedule.options);
+  resolve(whole, config.options);
   for (ParameterGroup& group : config.groups) {
     std::string const place = group.places.of("name");
     if (std::string const& own = group.rule.name; !own.empty() && own != config.name) {
@@ -194,6 +245,7 @@ void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) 
   auto const in_group = [&](ParameterGroup const& group) {
     return !group.rule.name.empty() && over_matrices(group.rule.name);
   };
+  check_averages(config, registries);
   bool const known = !update_rules(registries).empty();
   if (known && !config.rest.empty() && !over_matrices(config.name) && std::ranges::none_of(config.groups, in_group)) {
     throw ConfigError("{} = \"{}\" is for a rule over matrices, such as muon, and none is used; leave it out",
@@ -220,7 +272,7 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
     RuleDefinition const& rule = rules[name];
     parameter.still_frozen = false;
     bool const whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::matrices;
-    parameter.state = parameter.rule.frozen ? std::vector<std::string>() : rule.state;
+    parameter.state = parameter.rule.frozen ? std::vector<std::string>() : state_keys(parameter.rule, rule);
     parameter.spec.placement.owner = whole ? Placement::Owner::single : Placement::Owner::divided;
     parameter.matrix_cost = whole ? rule.matrices.cost(matrix_of(parameter, rule, DType::float32)).operations : 0;
     parameter.state_begin = 0;
@@ -233,8 +285,8 @@ void unfreeze(ParameterSet& parameters, KernelRegistries const& registries, std:
     bool const still_frozen = parameter.rule.frozen_until > updates;
     if (still_frozen != parameter.still_frozen) {
       parameter.still_frozen = still_frozen;
-      parameter.state = still_frozen ? std::vector<std::string>()
-                                     : rule_definition(registries, parameter.rule.name, "optimizer.name").state;
+      RuleDefinition const rule = rule_definition(registries, parameter.rule.name, "optimizer.name");
+      parameter.state = still_frozen ? std::vector<std::string>() : state_keys(parameter.rule, rule);
       parameter.state_begin = still_frozen ? 0 : updates;
     }
   }

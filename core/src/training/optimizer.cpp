@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/timings.hpp>
+#include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/core/training/optimizer.hpp>
 
 namespace heddle {
@@ -15,7 +16,10 @@ constexpr std::int64_t cached_elements = std::int64_t{1} << 16;
 
 Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
                      std::vector<IndexRange> parts)
-    : config_(config), parameters_(parameters), parts_(std::move(parts)) {
+    : config_(config),
+      has_averages_(heddle::has_averages(config, kernels.registries)),
+      parameters_(parameters),
+      parts_(std::move(parts)) {
   assign_rules(config, kernels.registries, parameters);
   for (Parameter const& parameter : parameters.all()) {
     bool const has_place = !parameters.gradients().empty() && parameter.place.end <= parameters.gradient_size();
@@ -46,6 +50,7 @@ void Optimizer::group() {
   place_state();
   place_directions();
   scalars_ = UploadedTensor(DType::float64, {std::ssize(rules_), update_scalars::count});
+  shares_ = UploadedTensor(DType::float64, {std::ssize(rules_)});
 }
 
 void Optimizer::add_rules(KernelSource const& kernels) {
@@ -64,7 +69,9 @@ void Optimizer::add_rules(KernelSource const& kernels) {
             rule.definition.matrices.function(kernels, matrix_of(*range.first, rule.definition, dtype));
       }
     }
-    if ((rule.form.offset != 0 || rule.form.scale != 1) && scratch_.empty()) {
+    bool const transformed = rule.form.offset != 0 || rule.form.scale != 1;
+    any_transformed_ = any_transformed_ || transformed;
+    if ((transformed || has_averages()) && scratch_.empty()) {
       scratch_ = Tensor::allocate(dtype, {cached_elements});
     }
     rules_.push_back(std::move(rule));
@@ -106,6 +113,9 @@ void Optimizer::place_state() {
     for (std::string const& key : rules_[piece.rule].definition.state) {
       elements[key] += piece.range.count();
     }
+    if (rules_[piece.rule].chosen.averaged) {
+      elements[average_key] += piece.range.count();
+    }
   }
   for (auto& [key, place] : elements) {
     if (!state_.contains(key)) {
@@ -113,12 +123,19 @@ void Optimizer::place_state() {
     }
     place = 0;
   }
+  auto const next = [&](std::string const& key, Piece const& piece) {
+    std::int64_t const begin = elements[key];
+    elements[key] += piece.range.count();
+    return state_[key].rows(begin, piece.range.count());
+  };
   for (Piece& piece : pieces_) {
     std::vector<std::string> const& keys = rules_[piece.rule].definition.state;
     for (std::size_t index = 0; index < keys.size(); ++index) {
-      std::int64_t& place = elements[keys[index]];
-      piece.state.at(index) = state_[keys[index]].rows(place, piece.range.count());
-      place += piece.range.count();
+      piece.state.at(index) = next(keys[index], piece);
+      piece.average = keys[index] == average_key ? piece.state.at(index) : piece.average;
+    }
+    if (rules_[piece.rule].chosen.averaged) {
+      piece.average = next(average_key, piece);
     }
   }
 }
@@ -164,14 +181,25 @@ void Optimizer::direct(Execution& execution) const {
 
 void Optimizer::begin(Step const& step) const {
   auto* next = scalars_.host().data<double>();
+  auto* shares = shares_.host().data<double>();
   for (Rule const& rule : rules_) {
     Step ruled_step = step;
     ruled_step.learning_rate *= rule.chosen.learning_rate_factor * rule.form.scale;
     ruled_step.gradient_scale *= rule.form.scale;
     ruled_step.step -= rule.state_begin;
+    ruled_step.warmup_steps = config_.warmup_steps;
     next = std::ranges::copy(update_scalars_of(rule.definition, rule.options, ruled_step), next).out;
+    *shares++ = share_of_newest(ruled_step.step);
   }
   scalars_.upload();
+  shares_.upload();
+}
+
+double Optimizer::share_of_newest(std::int64_t step) const {
+  // The first value is the average; then the average covers about the last ninth of the steps, until that is more than
+  // the decay makes it cover.
+  auto const before = static_cast<double>(step - 1);
+  return 1 - std::min(config_.average_decay, before / (before + 9));
 }
 
 std::vector<Optimizer::Piece>::const_iterator Optimizer::first_piece(std::int64_t begin) const {
@@ -235,6 +263,28 @@ void Optimizer::update(Execution& execution, Piece const& piece, IndexRange cons
       operations_->fill(execution, parameters_.values().rows(here.begin, here.count()), 0);
     }
   }
+  if (rule.chosen.averaged) {
+    Tensor const average = piece.average.rows(updated.begin - piece.range.begin, updated.count());
+    operations_->mix(execution, average, call.value, shares_.tensor().rows(static_cast<std::int64_t>(piece.rule), 1));
+  }
+}
+
+void Optimizer::swap_averages(Execution& execution, IndexRange const& range) const {
+  for (auto piece = first_piece(range.begin); piece != pieces_.end() && piece->range.begin < range.end; ++piece) {
+    if (piece->average.empty() || ranges_[piece->rule].first->still_frozen) {
+      continue;
+    }
+    IndexRange const swapped{std::max(range.begin, piece->range.begin), std::min(range.end, piece->range.end)};
+    for (std::int64_t begin = swapped.begin; begin < swapped.end; begin += cached_elements) {
+      std::int64_t const count = std::min(cached_elements, swapped.end - begin);
+      Tensor const value = parameters_.values().rows(begin, count);
+      Tensor const average = piece->average.rows(begin - piece->range.begin, count);
+      Tensor const kept = scratch_.rows(0, count);
+      operations_->copy(execution, value, kept);
+      operations_->copy(execution, average, value);
+      operations_->copy(execution, kept, average);
+    }
+  }
 }
 
 void Optimizer::add_to_values(Execution& execution, IndexRange const& elements, double number) const {
@@ -248,7 +298,7 @@ void Optimizer::add_to_values(Execution& execution, IndexRange const& elements, 
 void Optimizer::add_sum_of_squares(Execution& execution, IndexRange const& range, Tensor const& sum) const {
   Tensor const& gradients = parameters_.gradients();
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-    bool const alike = scratch_.empty();  // no rule has another scale: one sum
+    bool const alike = !any_transformed_;  // no rule has another scale: one sum
     IndexRange const part = alike ? range
                                   : IndexRange{std::max(range.begin, ranges_[rule].range.begin),
                                                std::min(range.end, ranges_[rule].range.end)};
@@ -272,6 +322,9 @@ void Optimizer::add_sum_of_squares(Execution& execution, IndexRange const& range
 Tensor Optimizer::state_in(std::string const& key, IndexRange const& range) const {
   auto const piece = first_piece(range.begin);
   if (piece != pieces_.end() && range.begin >= piece->range.begin && range.end <= piece->range.end) {
+    if (key == average_key && !piece->average.empty()) {
+      return piece->average.rows(range.begin - piece->range.begin, range.count());
+    }
     std::vector<std::string> const& keys = rules_[piece->rule].definition.state;
     if (auto const found = std::ranges::find(keys, key); found != keys.end()) {
       Tensor const& state = piece->state.at(static_cast<std::size_t>(found - keys.begin()));

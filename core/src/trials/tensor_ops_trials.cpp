@@ -40,6 +40,13 @@ Trial<TensorOps> add_trial(TrialTensors& tensors, DType dtype) {
   return ops_trial<&TensorOps::add>(dtype, into, into, from);
 }
 
+Trial<TensorOps> mix_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const into = updated_matrix(tensors, dtype, {rows, columns});
+  Tensor const from = tensors.strided(2).input(dtype, {rows, columns});
+  Tensor const share = from_doubles({0.3}, DType::float64, {1});
+  return ops_trial<&TensorOps::mix>(dtype, into, into, from, share);
+}
+
 Trial<TensorOps> copy_trial(DType to, TrialTensors& tensors, DType dtype) {
   Tensor const from = tensors.strided(3).input(dtype, {rows, columns}, -100, 100);
   Tensor const target = tensors.strided(5).output(dtype == DType::float64 ? dtype : to, {rows, columns});
@@ -119,6 +126,7 @@ void add_tensor_ops_trials(KernelRegistries& registries) {
   registry.add_trial("fill", fill_trial);
   registry.add_trial("scale", scale_trial);
   registry.add_trial("add", add_trial);
+  registry.add_trial("mix", mix_trial);
   for (DType const to : {DType::float32, DType::bfloat16}) {
     registry.add_trial(fmt::format("copy to {}", name_of(to)), std::bind_front(copy_trial, to));
   }

@@ -138,7 +138,15 @@ double DistributedOptimizer::update(double own_sum_of_squares, double learning_r
   optimizer_.direct(execution_);
   matrices_->run();
   if (sharded_) {
-    update_and_gather();
+    change_and_gather([this](BufferShards::Bucket const& bucket, IndexRange const& block) {
+      if (owned_ && bucket.owner < 0) {
+        owned_->compare(block);
+      }
+      optimizer_.apply(execution_, block);
+      if (owned_) {
+        owned_->record(block);
+      }
+    });
   } else {
     bool const zero = after == GradientsAfter::zero && parameters_.gradients().space() == MemorySpace::host;
     optimizer_.apply(execution_, {0, parameters_.gradient_size()}, zero ? GradientsAfter::zero : GradientsAfter::kept);
@@ -162,18 +170,31 @@ void DistributedOptimizer::compare_matrices() {
   }
 }
 
-void DistributedOptimizer::update_and_gather() {
+void DistributedOptimizer::swap_averages() {
+  bool const recorded = owned_ && owned_->is_recorded();
+  if (sharded_) {
+    change_and_gather([this](BufferShards::Bucket const& /*bucket*/, IndexRange const& block) {
+      optimizer_.swap_averages(execution_, block);
+    });
+  } else {
+    optimizer_.swap_averages(execution_, {0, parameters_.gradient_size()});
+  }
+  parameters_.bump_versions();
+  averages_swapped_ = !averages_swapped_;
+  if (averages_swapped_) {
+    recorded_before_swap_ = recorded;
+  } else if (recorded_before_swap_) {
+    owned_->end();  // the bits are those of the last update again
+  }
+}
+
+void DistributedOptimizer::change_and_gather(
+    std::function<void(BufferShards::Bucket const&, IndexRange const&)> const& change) {
   Tensor const& values = parameters_.values();
   Transfer gather;
   for (auto const& [bucket, blocks] : updated_buckets_) {
     for (IndexRange const& block : blocks) {
-      if (owned_ && bucket.owner < 0) {
-        owned_->compare(block);
-      }
-      optimizer_.apply(execution_, block);
-      if (owned_) {
-        owned_->record(block);
-      }
+      change(bucket, block);
       gather.progress();
     }
     gather.wait();

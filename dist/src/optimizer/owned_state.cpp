@@ -35,7 +35,7 @@ std::uint64_t OwnedState::version() const {
 }
 
 void OwnedState::begin() {
-  comparable_ = recorded_ == version();
+  comparable_ = is_recorded();
 }
 
 void OwnedState::compare(IndexRange const& block) {
@@ -67,7 +67,7 @@ void OwnedState::forget() {
 std::vector<std::string> OwnedState::damaged() const {
   std::vector<std::string> names;
   for (Piece const& piece : pieces_) {
-    if (piece.damaged || (recorded_ == version() && digest_of(piece.elements) != piece.digest)) {
+    if (piece.damaged || (is_recorded() && digest_of(piece.elements) != piece.digest)) {
       names.push_back(piece.key.empty() ? fmt::format("parameter {}", describe(*piece.parameter, piece.range))
                                         : fmt::format("{} of {}", piece.key, describe(*piece.parameter, piece.range)));
     }

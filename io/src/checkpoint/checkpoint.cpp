@@ -117,6 +117,15 @@ void verify_share(std::vector<std::shared_ptr<BlockReader>> const& files, std::v
   }
 }
 
+/// Lets readers of values find the averages there.
+void exchange_averages(std::vector<TensorInfo>& tensors) {
+  for (TensorInfo& tensor : tensors) {
+    if (auto const average = tensor.find(average_key)) {
+      std::swap(tensor.offsets.at(*average), tensor.offsets.at(*tensor.find(value_key)));
+    }
+  }
+}
+
 /// The index in a state file's text. Throws DataError unless it is of the manifest's step and files.
 CheckpointIndex read_index(fs::path const& directory, std::string const& text, Manifest const& manifest) {
   if (digest_of(state_file_name, text).blocks != manifest.files.front().blocks) {
@@ -227,11 +236,16 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
                             Verification verification) {
   SmallFiles const texts = read_small_files(directory, world);
   CheckpointIndex index;
+  std::vector<TensorInfo> stored;
   std::vector<std::shared_ptr<BlockReader>> files;
   run_collectively(world, [&] {
     Manifest const manifest = parse_manifest(texts.manifest, (directory / manifest_file_name).string());
     files = open_tensor_files(directory, manifest);
     index = read_index(directory, texts.state, manifest);
+    stored = index.tensors;
+    if (keys == WantedKeys{value_key} && !index.contents.state.values_better) {
+      exchange_averages(index.tensors);
+    }
     if (verification == Verification::at_opening) {
       verify_share(files, index.tensors, keys, world);
     }
@@ -243,7 +257,7 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
     }
     for (auto number = static_cast<std::size_t>(world.rank()); number < files.size();
          number += static_cast<std::size_t>(world.size())) {
-      check_tensor_file(files[number], files[number]->path().string(), index.tensors, number);
+      check_tensor_file(files[number], files[number]->path().string(), stored, number);
     }
   });
   return {directory, sha256(texts.manifest), std::move(index), {files.begin(), files.end()}, keys};

@@ -327,6 +327,7 @@ std::vector<Field> const& known_fields() {
       state_field("earlier_best", &TrainingState::earlier_best),
       state_field("plateaus", &TrainingState::plateaus),
       state_field("validation_pending", &TrainingState::validation_pending),
+      state_field("values_better", &TrainingState::values_better),
       Field{"losses", 1, true, true, write_losses, read_losses},
       Field{"config", 1, false, false, write_config, read_config},
       Field{"vocabulary", 1, false, false, write_vocabulary, read_vocabulary},

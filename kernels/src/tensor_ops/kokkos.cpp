@@ -110,6 +110,24 @@ struct KokkosTensorOps {
         });
   }
 
+  template <class Element>
+  static void mix(Execution& execution, Tensor const& into, Tensor const& from, Tensor const& share) {
+    using Sum = ArithmeticType<Element>;
+    auto const sources = kernels::rows_of<Element>(from);
+    auto const targets = kernels::rows_of<Element>(into);
+    double const* const part = share.data<double>();
+    for_each_piece(
+        execution, "heddle::mix", into, KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+          Element const* const source = sources[row];
+          Element* const target = targets[row];
+          auto const factor = static_cast<Sum>(*part);
+          for (Index j = begin; j < end; ++j) {
+            Sum const kept = kernels::wide<Sum>(target[j]);
+            target[j] = kernels::narrow_again<Element>(kept + factor * (kernels::wide<Sum>(source[j]) - kept));
+          }
+        });
+  }
+
   template <class From, class To>
   static void copy(Execution& execution, Tensor const& from, Tensor const& to) {
     auto const sources = kernels::rows_of<From>(from);

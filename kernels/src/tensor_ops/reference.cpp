@@ -60,6 +60,18 @@ struct ReferenceTensorOps {
         });
   }
 
+  template <class Element>
+  static void mix(Execution& execution, Tensor const& into, Tensor const& from, Tensor const& share) {
+    auto const source = kernels::rows_of<Element>(from);
+    auto const target = kernels::rows_of<Element>(into);
+    double const* const part = share.data<double>();
+    for_each_element(
+        execution, "heddle::reference_mix", into, KOKKOS_LAMBDA(std::int64_t row, std::int64_t j) {
+          double const kept = wide(target[row][j]);
+          target[row][j] = kernels::narrow<Element>(kept + *part * (wide(source[row][j]) - kept));
+        });
+  }
+
   template <class From, class To>
   static void copy(Execution& execution, Tensor const& from, Tensor const& to) {
     auto const source = kernels::rows_of<From>(from);

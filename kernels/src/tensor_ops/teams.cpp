@@ -63,6 +63,23 @@ struct TeamTensorOps {
         });
   }
 
+  template <class Element, class Real = ArithmeticType<Element>>
+  static void mix(Execution& execution, Tensor const& into, Tensor const& from, Tensor const& share) {
+    auto const sources = kernels::rows_of<Element>(from);
+    auto const targets = kernels::rows_of<Element>(into);
+    double const* const part = share.data<double>();
+    for_each_group(
+        execution, "mix", into, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
+          auto kept = at.template load<Real>(targets[row]);
+          auto const other = at.template load<Real>(sources[row]);
+          auto const factor = static_cast<Real>(*part);
+          for (int i = 0; i < group_columns; ++i) {
+            kept[i] += factor * (other[i] - kept[i]);
+          }
+          at.store(kept, targets[row]);
+        });
+  }
+
   template <class From, class To>
   static void copy(Execution& execution, Tensor const& from, Tensor const& to) {
     using Real = std::conditional_t<std::is_same_v<From, double> || std::is_same_v<To, double>, double, float>;

@@ -163,8 +163,9 @@ class GenerationSample {
   Execution execution_{{}, scratch_};
 };
 
-inline double score(double log_probability, std::size_t tokens, double penalty) {
-  return log_probability / std::pow(static_cast<double>(tokens + 1), penalty);
+inline double score(double log_probability, std::size_t tokens, double penalty, double word_penalty = 0) {
+  auto const length = static_cast<double>(tokens + 1);
+  return (log_probability - word_penalty * length) / std::pow(length, penalty);
 }
 
 inline void sort_by_score(std::vector<Hypothesis>& hypotheses) {
@@ -201,9 +202,9 @@ inline std::vector<Hypothesis> naive_beam_search(NextToken const& next_token, Ge
   auto const beam_size = static_cast<std::size_t>(options.beam_size);
   auto const done = [&] {
     sort_by_score(finished);
-    return finished.size() >= beam_size &&
-           score(live.front().log_probability, live.front().tokens.size(), options.length_penalty) <=
-               finished[static_cast<std::size_t>(options.n_best) - 1].score;
+    return static_cast<double>(finished.size()) >= options.patience * static_cast<double>(beam_size) &&
+           score(live.front().log_probability, live.front().tokens.size(), options.length_penalty,
+                 options.word_penalty) <= finished[static_cast<std::size_t>(options.n_best) - 1].score;
   };
   for (std::int64_t time = 0; !live.empty() && !done(); ++time) {
     std::vector<Hypothesis> extensions;
@@ -231,7 +232,7 @@ inline std::vector<Hypothesis> naive_beam_search(NextToken const& next_token, Ge
         }
       } else if (rank < beam_size) {
         child.tokens.pop_back();
-        child.score = score(child.log_probability, child.tokens.size(), options.length_penalty);
+        child.score = score(child.log_probability, child.tokens.size(), options.length_penalty, options.word_penalty);
         finished.push_back(child);
       }
     }

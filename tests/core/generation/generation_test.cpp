@@ -37,6 +37,21 @@ TEST_P(GenerationTest, CachedBatchedBeamsAreTheNaiveOnes) {
   }
 }
 
+TEST_P(GenerationTest, PatienceAndAWordPenaltyAreTheNaiveSearchs) {
+  for (GenerationOptions const& options :
+       {GenerationOptions{.beam_size = 3, .n_best = 3, .max_length = 9, .length_penalty = 0.6, .word_penalty = 0.3},
+        GenerationOptions{.beam_size = 3, .n_best = 3, .max_length = 9, .length_penalty = 0.6, .word_penalty = -0.4},
+        GenerationOptions{.beam_size = 2, .n_best = 2, .max_length = 9, .length_penalty = 1, .patience = 3}}) {
+    auto const sources = sample_sources();
+    auto const results = sample_.generate(sources, options);
+    for (std::size_t index = 0; index < sources.size(); ++index) {
+      SCOPED_TRACE("penalty " + std::to_string(options.word_penalty) + ", sentence " + std::to_string(index));
+      auto const next = [&](Tokens const& tokens) { return sample_.next_token(sources[index], tokens); };
+      expect_same(results[index], naive_beam_search(next, options), 1e-9);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, GenerationTest,
     testing::Values(
@@ -55,11 +70,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 /// Every sequence of at most `longest` tokens with its score.
 void enumerate(GenerationSample& sample, Tokens const& source, Hypothesis const& prefix, std::size_t longest,
-               double penalty, std::vector<Hypothesis>& all) {
+               std::pair<double, double> penalties, std::vector<Hypothesis>& all) {
   auto const next = sample.next_token(source, prefix.tokens);
   Hypothesis ended = prefix;
   ended.log_probability += next[end_id];
-  ended.score = score(ended.log_probability, ended.tokens.size(), penalty);
+  ended.score = score(ended.log_probability, ended.tokens.size(), penalties.first, penalties.second);
   all.push_back(ended);
   if (prefix.tokens.size() == longest) {
     return;
@@ -69,7 +84,7 @@ void enumerate(GenerationSample& sample, Tokens const& source, Hypothesis const&
       Hypothesis longer = prefix;
       longer.tokens.push_back(token);
       longer.log_probability += next[static_cast<std::size_t>(token)];
-      enumerate(sample, source, longer, longest, penalty, all);
+      enumerate(sample, source, longer, longest, penalties, all);
     }
   }
 }
@@ -79,16 +94,21 @@ TEST(BeamSearch, AsWideAsAllSequencesIsExhaustiveSearch) {
   constexpr std::size_t longest = 3;
   constexpr std::int64_t all_sequences = 1 + 4 + 16 + 64;
   for (Tokens const& source : {Tokens{3, 4}, Tokens{}, Tokens{0, 4, 4, 3, 0}}) {
-    for (double const penalty : {0.0, 0.5, 1.0, 2.5}) {
+    for (auto const& [penalty, word_penalty] :
+         {std::pair{0.0, 0.0}, {0.5, 0.0}, {1.0, 0.0}, {2.5, 0.0}, {0.5, 1.5}, {0.0, -2.0}, {2.5, -1.0}}) {
       std::vector<Hypothesis> all;
-      enumerate(sample, source, {}, longest, penalty, all);
+      enumerate(sample, source, {}, longest, {penalty, word_penalty}, all);
       ASSERT_EQ(all.size(), all_sequences);
       sort_by_score(all);
       // The whole list, and a shorter one whose search may stop when no better result is possible.
       for (std::int64_t const n_best : {all_sequences, std::int64_t{4}, std::int64_t{1}}) {
-        SCOPED_TRACE("penalty " + std::to_string(penalty) + ", n-best " + std::to_string(n_best));
-        auto const results = sample.generate(
-            {source}, {.beam_size = all_sequences, .n_best = n_best, .max_length = longest, .length_penalty = penalty});
+        SCOPED_TRACE("penalties " + std::to_string(penalty) + " and " + std::to_string(word_penalty) + ", n-best " +
+                     std::to_string(n_best));
+        auto const results = sample.generate({source}, {.beam_size = all_sequences,
+                                                        .n_best = n_best,
+                                                        .max_length = longest,
+                                                        .length_penalty = penalty,
+                                                        .word_penalty = word_penalty});
         expect_same(results[0], {all.begin(), all.begin() + n_best}, 1e-9);
       }
     }

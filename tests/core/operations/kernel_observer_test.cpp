@@ -206,6 +206,7 @@ TEST_F(KernelObserverTest, ASumThatAKernelAddsToComesBack) {
     void fill(Execution&, Tensor const&, double) override {}
     void scale(Execution&, Tensor const&, double) override {}
     void add(Execution&, Tensor const&, Tensor const&) override {}
+    void mix(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
     void copy(Execution&, Tensor const&, Tensor const&) override {}
     void add_column_sums(Execution&, Tensor const&, Tensor const&) override {}
     void add_sum_of_squares(Execution&, Tensor const& tensor, Tensor const& sum) override {

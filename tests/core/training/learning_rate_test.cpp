@@ -60,6 +60,68 @@ TEST(Schedule, CosineAndLinearReachZeroAfterTheLastUpdate) {
   EXPECT_NEAR(learning_rate(cosine, 119, 120), 0.0, 1e-12);
 }
 
+double rate_with(OptimizerConfig config, std::map<std::string, double> const& options, std::int64_t step,
+                 std::int64_t total_steps) {
+  for (auto const& [name, value] : options) {
+    config.options[name] = {value, "", "optimizer." + name};
+  }
+  return learning_rate(config, step, total_steps);
+}
+
+TEST(Schedule, AFallMayLeaveAPartOfTheRate) {
+  for (std::string const name : {"cosine", "linear", "polynomial", "wsd"}) {
+    EXPECT_DOUBLE_EQ(rate_with(optimizer(name, 2.0, 20), {{"min_factor", 0.1}}, 19, 120), 2.0) << name;
+    EXPECT_DOUBLE_EQ(rate_with(optimizer(name, 2.0, 20), {{"min_factor", 0.1}}, 119, 120), 0.2) << name;
+  }
+}
+
+TEST(Schedule, PolynomialIsAPowerOfWhatIsLeft) {
+  EXPECT_DOUBLE_EQ(rate_with(optimizer("polynomial", 1.0, 20), {{"power", 3}}, 69, 120), 0.125);
+}
+
+TEST(Schedule, StableDecayFallsAtTheEndOnly) {
+  OptimizerConfig const config = optimizer("wsd", 1.0, 100);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 49, 1000), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 799, 1000), 1);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 899, 1000), 0.5) << "the last fifth falls";
+  EXPECT_DOUBLE_EQ(learning_rate(config, 999, 1000), 0);
+  EXPECT_DOUBLE_EQ(rate_with(config, {{"decay_steps", 400}}, 699, 1000), 0.75);
+  EXPECT_DOUBLE_EQ(rate_with(config, {{"decay_steps", 400}, {"power", 0.5}}, 699, 1000), 0.5) << "1 - sqrt";
+  EXPECT_DOUBLE_EQ(rate_with(config, {{"decay_steps", 5000}}, 549, 1000), 0.5) << "all after the warm-up falls";
+}
+
+TEST(Schedule, StepFallsAtEqualIntervals) {
+  OptimizerConfig const config = optimizer("step", 1.0, 10);
+  std::map<std::string, double> const options{{"fall_steps", 50}, {"fall_factor", 0.1}};
+  for (auto const& [step, expected] : {std::pair{9, 1.0}, {59, 1.0}, {60, 0.1}, {109, 0.1}, {110, 0.01}}) {
+    EXPECT_NEAR(rate_with(config, options, step, 1000), expected, 1e-15) << step;
+  }
+}
+
+// torch.optim.lr_scheduler.OneCycleLR(max_lr=1, total_steps=100, pct_start=0.3, cycle_momentum=False), PyTorch 2.
+TEST(Schedule, OneCycleIsTorchs) {
+  OptimizerConfig const config = optimizer("one_cycle", 1.0, 30);
+  for (auto const& [step, expected] : {std::pair{0, 0.040000000000000036},
+                                       {10, 0.29516394846410077},
+                                       {29, 1.0},
+                                       {30, 0.9994965352845243},
+                                       {64, 0.500002},
+                                       {98, 0.0005074647154757879},
+                                       {99, 4e-06}}) {
+    EXPECT_NEAR(learning_rate(config, step, 100), expected, 1e-14) << step;
+  }
+}
+
+TEST(Schedule, TheRateGrowsAgainAfterAStep) {
+  OptimizerConfig config = optimizer("constant", 0.1, 4);
+  config.rewarm_at = 100;
+  config.rewarm_steps = 10;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 99, 200), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 100, 200), 0.01);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 108, 200), 0.09);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 109, 200), 0.1);
+}
+
 TEST(Schedule, ConstantStaysAfterItsWarmUp) {
   OptimizerConfig const config = optimizer("constant", 0.1, 4);
   EXPECT_DOUBLE_EQ(learning_rate(config, 0, 10), 0.025);

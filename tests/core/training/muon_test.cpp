@@ -136,7 +136,11 @@ class MuonRulesTest : public testing::Test {
   UpdateRule assigned(std::string const& name, bool is_matrix) const {
     return assigned_rule(config_, bench_.kernels().registries, name, is_matrix);
   }
-  void resolve() { resolve_rules(config_, bench_.kernels().registries); }
+  void resolve() {
+    ScheduleRegistry schedules;
+    register_schedules(schedules);
+    resolve_rules(config_, bench_.kernels().registries, schedules);
+  }
   static Setting setting(OptionValue const& value) { return {value, "run.toml:3:1", "optimizer.key"}; }
 
   TestBench bench_{ModelConfig(), DType::float32};

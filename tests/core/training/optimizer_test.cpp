@@ -353,6 +353,37 @@ TEST_P(OptimizerTest, StateThatBeginsInTheMiddleOfARunIsCorrectedAsAtItsStart) {
   }
 }
 
+TEST_P(OptimizerTest, AveragesFollowTheValues) {
+  OptimizerConfig config;
+  config.average = Average::ema;
+  config.average_decay = 0.6;
+  Optimizer const optimizer = bench_.optimizer(config);
+  std::vector<double> average(values().size());
+  for (std::int64_t step = 1; step <= 20; ++step) {
+    bench_.update(optimizer, rate, step);
+    double const kept = std::min(0.6, static_cast<double>(step - 1) / static_cast<double>(step + 8));
+    std::vector<double> const newest = values();
+    for (std::size_t i = 0; i < average.size(); ++i) {
+      average[i] = kept * average[i] + (1 - kept) * newest[i];
+    }
+  }
+  auto const kept_for = [&](Parameter const& parameter) {
+    IndexRange const place{parameter.place.begin, parameter.place.begin + parameter.local_shape.size()};
+    return heddle::values(optimizer.state_in("average", place));
+  };
+  for (Parameter const& parameter : parameters().all()) {
+    auto const begin = average.begin() + parameter.place.begin;
+    std::vector<double> const expected(begin, begin + parameter.local_shape.size());
+    EXPECT_LE(relative_error(kept_for(parameter), expected), tolerance()) << parameter.spec.name;
+  }
+  auto const newest = values();
+  IndexRange const all{0, parameters().gradient_size()};
+  optimizer.swap_averages(bench_.execution(), all);
+  EXPECT_EQ(heddle::values(parameter(0).value) == kept_for(parameter(0)), false);
+  optimizer.swap_averages(bench_.execution(), all);
+  EXPECT_EQ(values(), newest);
+}
+
 TEST_P(OptimizerTest, GroupingAgainKeepsTheState) {
   Optimizer optimizer = bench_.optimizer(OptimizerConfig());
   bench_.update(optimizer, rate, 1);

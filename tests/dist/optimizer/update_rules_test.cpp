@@ -59,13 +59,59 @@ class UpdateRulesTest : public DistTest {
 };
 
 TEST_F(UpdateRulesTest, EveryRuleGivesEveryLayoutTheBitsOfOneRank) {
-  for (char const* const rule : {"adamw", "lion", "sgd"}) {
+  for (char const* const rule : {"adamw", "lion", "sgd", "schedule_free_adamw"}) {
     expect_one_ranks_bits({.clip_norm = 50, .rule = rule});
   }
 }
 
 TEST_F(UpdateRulesTest, SoDoesARuleOverMatrices) {
   expect_one_ranks_bits({.clip_norm = 50, .groups = matrix_groups()});
+}
+
+TEST_F(UpdateRulesTest, SoDoAveragesOfTheValues) {
+  for (std::string const rule : {"adam", "lion"}) {
+    expect_one_ranks_bits({.rule = rule, .average = Average::ema});
+  }
+  expect_one_ranks_bits({.groups = matrix_groups(), .average = Average::ema});
+}
+
+TEST_F(UpdateRulesTest, ValuesAndAveragesAreExchangedAndBroughtBack) {
+  Options options{.groups = matrix_groups(), .average = Average::ema};
+  options.groups.push_back({.name = "frozen", .parameters = {"layer1.norm"}, .rule = {.frozen = true}});
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      options.shard = shard;
+      SyntheticModel model(state_of(layout), options);
+      SCOPED_TRACE(testing::Message() << model.parallel.mesh.to_string() << (shard ? ", sharded" : ""));
+      std::vector<WholeTensor> const before = run_steps(model, 0, 3, false);
+      model.optimizer.swap_averages();
+      std::vector<WholeTensor> const exchanged = model.gathered();
+      for (std::size_t index = 0; index < before.size(); ++index) {
+        auto const& [name, shape, arrays] = before[index];
+        bool const averaged = arrays.contains(average_key);
+        EXPECT_EQ(exchanged[index].arrays.at(value_key), arrays.at(averaged ? average_key : value_key)) << name;
+        EXPECT_EQ(averaged, name != "layer1.norm") << name;
+        EXPECT_FALSE(averaged && arrays.at(value_key) == arrays.at(average_key)) << name;
+      }
+      EXPECT_NO_THROW(check_replicas(model.parallel, model.parameters)) << "each replica has the averages";
+      model.optimizer.swap_averages();
+      expect_on_rank_0(model.gathered(), before);
+      EXPECT_NO_THROW(check_replicas(model.parallel, model.parameters, &model.optimizer));
+    }
+  }
+}
+
+TEST_F(UpdateRulesTest, DamageBetweenAnExchangeAndTheNextUpdateIsFound) {
+  SyntheticModel model(state_of({1, world_.size(), 1, 1}), {.shard = true, .average = Average::ema});
+  model.step(0, rule_batches);
+  model.optimizer.swap_averages();
+  model.optimizer.swap_averages();
+  EXPECT_TRUE(model.optimizer.damaged().empty());
+  Tensor const average = model.optimizer.local().state().at(average_key);
+  std::vector<float> numbers = to_host<float>(average);
+  numbers.front() += 1;
+  copy_from_host(average, numbers.data());
+  EXPECT_EQ(model.optimizer.damaged().empty(), world_.size() == 1) << "one rank alone shards nothing";
 }
 
 TEST_F(UpdateRulesTest, StateThatBeginsInTheMiddleOfARunIsUpdatedAsThatOfARunThatBegins) {

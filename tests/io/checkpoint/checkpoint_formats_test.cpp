@@ -91,6 +91,21 @@ TEST_F(CheckpointTest, AnyKeysAreStored) {
   }
 }
 
+TEST_F(CheckpointTest, ReadersOfValuesGetTheAveragesUnlessTheValuesWereBetter) {
+  for (bool const values_better : {false, true}) {
+    SampleState sample(values_better ? 2 : 1);
+    sample.contents().state.values_better = values_better;
+    sample.tensors().add({"w", {2}, {value_key, "lion.momentum", average_key}}, {{{1, 2}, {-3, 4}, {5, -6}}});
+    fs::path const directory = sample.commit_to(store()).directory;
+    Checkpoint const values = Checkpoint::open(directory, Communicator::self(), {value_key});
+    EXPECT_THAT(values.read("w"), values_better ? ElementsAre(1, 2) : ElementsAre(5, -6));
+    Checkpoint const whole = Checkpoint::open(directory);  // as training that resumes opens it
+    EXPECT_THAT(whole.read("w"), ElementsAre(1, 2));
+    EXPECT_THAT(whole.read("w", average_key), ElementsAre(5, -6));
+    EXPECT_EQ(whole.state().values_better, values_better);
+  }
+}
+
 TEST_F(CheckpointTest, ArraysMayHaveAnotherShapeThanTheValue) {
   SampleState sample(1);
   EXPECT_THAT(read_whole(sample.commit_to(store()).directory / "state.h5"),

@@ -69,12 +69,26 @@ std::vector<std::string> describe_corpora(ChangedCorpora const& changed) {
   return messages;
 }
 
+bool has_key(Checkpoint const& checkpoint, std::string const& name, std::string const& key) {
+  return checkpoint.contains(name) && checkpoint.tensor(name).find(key).has_value();
+}
+
 /// Whether the checkpoint has all state of a parameter. One number says how many updates it has seen, so that a part of
-/// it is of no use.
+/// it is of no use. An average may be missing: it begins with the values.
 bool has_state(Checkpoint const& checkpoint, std::string const& name, std::vector<std::string> const& state) {
   return checkpoint.contains(name) && std::ranges::all_of(state, [&](std::string const& key) {
-           return checkpoint.tensor(name).find(key).has_value();
+           return key == average_key || has_key(checkpoint, name, key);
          });
+}
+
+/// The key of a parameter whose array in the checkpoint is its state of that key; none: that starts at zero.
+std::optional<std::string> stored_key(Checkpoint const& checkpoint, Parameter const& parameter,
+                                      std::string const& key) {
+  std::string const& name = parameter.spec.name;
+  if (!has_state(checkpoint, name, parameter.state)) {
+    return {};
+  }
+  return key == average_key && !has_key(checkpoint, name, key) ? value_key : key;
 }
 
 void require_state_shape(Checkpoint const& checkpoint, Parameter const& parameter, std::string const& key) {
@@ -136,12 +150,11 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
   for (Parameter const& parameter : parameters.all()) {
     // Parameters that the checkpoint lacks stay: the caller that reads them reports that, together with other ranks.
     slices.push_back({parameter.spec.name, value_key, parameter.slice.ranges()});
-    if (!has_state(checkpoint, parameter.spec.name, parameter.state)) {
-      continue;
-    }
     for (std::string const& key : parameter.state) {
-      for (IndexRange const& kept : optimizer.kept_state(parameter)) {
-        slices.push_back({parameter.spec.name, key, parameter.slice.ranges(), kept});
+      if (auto const stored = stored_key(checkpoint, parameter, key)) {
+        for (IndexRange const& kept : optimizer.kept_state(parameter)) {
+          slices.push_back({parameter.spec.name, *stored, parameter.slice.ranges(), kept});
+        }
       }
     }
   }
@@ -163,7 +176,7 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
   for (auto const& [key, names] : lacking) {
     bool const all = names.size() == wanted[key] && names.size() > 1;
     messages.push_back(fmt::format(
-        "note: {} is not in the checkpoint and starts at zero: {}", key,
+        "note: {} is not in the checkpoint and starts at {}: {}", key, key == average_key ? "the values" : "zero",
         all ? fmt::format("all {} parameters that keep it", readable_count(names.size())) : shortened(names)));
   }
   return messages;
@@ -178,17 +191,16 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
   for (Parameter const& parameter : parameters.all()) {
     require_shape(checkpoint, parameter);
     load_value(checkpoint, parameter.spec.name, parameter);
-    bool const stored = has_state(checkpoint, parameter.spec.name, parameter.state);
     for (std::string const& key : parameter.state) {
+      auto const stored = stored_key(checkpoint, parameter, key);
       if (stored) {
-        require_state_shape(checkpoint, parameter, key);
+        require_state_shape(checkpoint, parameter, *stored);
       }
       for (IndexRange const& kept : optimizer.kept_state(parameter)) {
         for (IndexRange const& piece : pieces_of(kept)) {
-          TensorSlice const slice{parameter.spec.name, key, parameter.slice.ranges(), piece};
-          optimizer.set_state(
-              parameter, key, piece,
-              stored ? checkpoint.read(slice) : std::vector<float>(static_cast<std::size_t>(piece.count())));
+          optimizer.set_state(parameter, key, piece,
+                              stored ? checkpoint.read({parameter.spec.name, *stored, parameter.slice.ranges(), piece})
+                                     : std::vector<float>(static_cast<std::size_t>(piece.count())));
         }
       }
     }
@@ -355,7 +367,7 @@ std::vector<ConfigDifference> differences(Checkpoint const& checkpoint, Config c
 
 std::vector<std::string> changes_since(Checkpoint const& checkpoint, Config const& config) {
   std::string const& schedule = config.optimizer.schedule;
-  bool const only_longer = schedule == "inverse_sqrt" || schedule == "constant";
+  bool const only_longer = schedule == "inverse_sqrt" || schedule == "constant" || schedule == "step";
   std::vector<std::string> messages = describe_corpora(corpora_since(checkpoint, config));
   bool another_run = !messages.empty();
   for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::trajectory)) {

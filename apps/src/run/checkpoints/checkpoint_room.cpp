@@ -25,8 +25,8 @@ std::vector<StreamedTensor> largest_tensors(WholeModel const& model, Config cons
     if (rule.frozen) {
       return;
     }
-    RuleDefinition const definition = rule_definition(kernels, rule.name, config.optimizer.places.of("name"));
-    tensor.keys.insert(tensor.keys.end(), definition.state.begin(), definition.state.end());
+    std::ranges::move(state_keys(rule, rule_definition(kernels, rule.name, config.optimizer.places.of("name"))),
+                      std::back_inserter(tensor.keys));
   });
   std::ranges::sort(tensors, {}, &StreamedTensor::name);
   return tensors;

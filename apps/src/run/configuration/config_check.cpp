@@ -87,8 +87,7 @@ ModelDescription describe_trainable(Config const& config, Registries const& regi
 
 void check_config(Config config, Registries const& registries, std::optional<int> ranks) {
   registries.kernels.require_known(config.kernels);
-  resolve_rules(config.optimizer, registries.kernels);
-  static_cast<void>(registries.schedules.of(config.optimizer));
+  resolve_rules(config.optimizer, registries.kernels, registries.schedules);
   resolve_validate_bleu(config, registries);
   ModelDescription const model = describe_trainable(config, registries);
   MeshShape const shape = shape_of(config.parallel);

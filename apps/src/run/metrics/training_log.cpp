@@ -151,6 +151,16 @@ std::string joined_texts(std::vector<Metric> const& metrics, std::string_view se
   return text;
 }
 
+/// Adds what was measured with these parameters, "valid_averages_loss", to the line of a validation.
+void add_alternative(std::vector<Metric>& metrics, std::string const& parameters,
+                     std::vector<MeasuredValue> const& measured) {
+  for (auto const& [measure, value] : measured) {
+    Measure const own{parameters + "_" + measure.metric, measure.set};
+    std::string const set = measure.set.empty() ? "" : "/" + measure.set;
+    metrics.push_back({own.key(), value, fmt::format("valid_{}/{}{}", parameters, measure.metric, set)});
+  }
+}
+
 }  // namespace
 
 double ValidationResult::value_of(Measure const& measure) const {
@@ -274,6 +284,13 @@ std::vector<Metric> TrainingLog::step_metrics(StepReport const& report, double n
 
 std::vector<Metric> TrainingLog::validation_metrics(ValidationResult const& validation) const {
   std::vector<Metric> metrics;
+  if (!validation.of_averages.empty()) {
+    metrics.push_back({.key = "valid_by_averages",
+                       .value = validation.averages_better ? 1 : 0,
+                       .text = validation.averages_better ? "by averages" : "by values, better than averages"});
+    add_alternative(metrics, "values", validation.of_values);
+    add_alternative(metrics, "averages", validation.of_averages);
+  }
   for (auto const& [measure, value] : validation.values) {
     std::string const tag = fmt::format("valid/{}{}{}", measure.metric, measure.set.empty() ? "" : "/", measure.set);
     metrics.push_back({measure.key(), value, tag, fmt::format("{} {}", measure.name(), measure.number(value))});

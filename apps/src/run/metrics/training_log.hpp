@@ -53,6 +53,10 @@ struct CommandInput {
 struct ValidationResult {
   /// All measures of all sets. Losses are unsmoothed, per target token, in natural logarithms.
   std::vector<MeasuredValue> values{};
+  /// With optimizer.average: the measures of the parameters' values and of their averages; `values` and all else are of
+  /// the better ones.
+  std::vector<MeasuredValue> of_values{}, of_averages{};
+  bool averages_better = false;
   /// The value of a measure that was measured.
   double value_of(Measure const& measure) const;
   std::vector<SampleTranslation> samples{};  ///< on rank 0: the first pairs; empty where none are translated

@@ -74,8 +74,8 @@ ArenaBlock map_block(std::size_t wanted) {
         bytes, std::generic_category().message(errno));
   }
   if (bytes < wanted) {
-    // At most a quarter of what a limit leaves, because the heap, generated code and the other arenas also need it: with
-    // half, six arenas left 64 MiB of 4 GB.
+    // At most a quarter of what a limit leaves, because the heap, generated code and the other arenas also need it:
+    // with half, six arenas left 64 MiB of 4 GB.
     std::size_t const kept = bytes / 4;
     munmap(static_cast<std::byte*>(block) + kept, bytes - kept);
     bytes = kept;

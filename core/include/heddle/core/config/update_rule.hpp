@@ -19,6 +19,7 @@ struct UpdateRule {
   bool frozen = false;            ///< never updated, not part of the gradient's norm, without a gradient
   std::int64_t frozen_until = 0;  ///< frozen in this many of the run's first updates
   bool zero_last_row = false;     ///< each update sets the last index of axis 0 to zero
+  bool averaged = false;          ///< an average of its values is kept: optimizer.average
 
   bool operator==(UpdateRule const&) const = default;
 };

@@ -72,6 +72,8 @@ struct GenerationOptions {
   std::int64_t max_length = 0;       ///< target tokens, without the end token; 0: 2 * source tokens + 50
   std::int64_t min_length = 0;       ///< target tokens before which the end token is not generated
   double length_penalty = 1;         ///< exponent of the length in a hypothesis's score
+  double word_penalty = 0;           ///< subtracted from the log-probability for each token; below 0 a reward
+  double patience = 1;               ///< patience * beam_size finished hypotheses narrow the search; see Generation
   std::int64_t batch_tokens = 4096;  ///< in a step: hypotheses * source tokens (with the end), or else one sentence
   std::int64_t no_repeat_ngram = 0;  ///< no sequence of that many tokens is generated twice; 0: any may be
   std::int64_t beam_groups = 1;      ///< divides beam_size; above 1: diverse beam search
@@ -83,11 +85,14 @@ struct GenerationOptions {
   SearchObserver* observer = nullptr;                     ///< of a search without groups
 };
 
+/// (log_probability - word_penalty * length) / length^length_penalty, as Marian has it.
+double score_of(GenerationOptions const& options, double log_probability, std::int64_t length);
+
 /// Throws UsageError for impossible options; the message says what would be right.
 void require_valid(GenerationOptions const& options);
 
-/// A finished translation or continuation. score = log_probability / length^length_penalty, where log_probability is
-/// the natural logarithm of the probability of all tokens and the end token, and the length counts the end token too.
+/// A finished translation or continuation. Its score is score_of its log_probability, the natural logarithm of the
+/// probability of all tokens and the end token, and its length, which counts the end token too.
 struct Hypothesis {
   std::vector<std::int32_t> tokens;  ///< without begin, prompt and the token that ended it
   double log_probability = 0;
@@ -109,11 +114,11 @@ struct Generated {
 /// Each step extends every live hypothesis by every token and ranks a sentence's extensions by log_probability. Of the
 /// first beam_size, those that end are finished; the first beam_size that do not end stay live. A sentence is done
 /// when n_best are finished and no live one can reach a better score than the worst of them: at any length while fewer
-/// than beam_size are finished, later only by ending at once. (Stopping as soon as beam_size are finished loses good
-/// translations: unlikely short ones end early and fill the list.) At the longest length allowed (max_length, and
-/// never more than the model's) every live hypothesis takes the end token. Equal probabilities are ranked by parent,
-/// then by token id. With beam_size 1 this is greedy decoding, whatever the length_penalty: the likeliest token at each
-/// step, up to the first end token among them.
+/// than patience * beam_size are finished (Kasai et al. 2022), later only by ending at once. (Stopping as soon as
+/// beam_size are finished loses good translations: unlikely short ones end early and fill the list.) At the longest
+/// length allowed (max_length, and never more than the model's) every live hypothesis takes the end token. Equal
+/// probabilities are ranked by parent, then by token id. With beam_size 1 this is greedy decoding, whatever the
+/// length_penalty: the likeliest token at each step, up to the first end token among them.
 ///
 /// A target may start with other tokens than the begin token: another one, and tokens that are forced. A decoder-only
 /// model has prompts in place of sources, in the target's vocabulary: every hypothesis starts with its prompt. These

@@ -35,6 +35,8 @@ class TensorOps : public Operation<TensorOpsProblem> {
   virtual void scale(Execution& execution, Tensor const& tensor, double factor) = 0;
   /// into += from, same shape; rows of both may be strided.
   virtual void add(Execution& execution, Tensor const& into, Tensor const& from) = 0;
+  /// into += share * (from - into), same shape, for a share [1] in float64; rows of both may be strided.
+  virtual void mix(Execution& execution, Tensor const& into, Tensor const& from, Tensor const& share) = 0;
   /// to = from, same shape; rows of both may be strided; the dtypes may be any two floating-point ones.
   virtual void copy(Execution& execution, Tensor const& from, Tensor const& to) = 0;
   /// sums [columns] in statistics_dtype += the column sums of matrix [rows, columns] (a bias gradient).
@@ -91,6 +93,12 @@ class TensorOpsFrontEnd final : public TensorOps {
     require_same_shape(from, into, "add");
     kernels::with_floating(into.dtype(),
                            [&]<class Element>(Element) { Functions::template add<Element>(execution, into, from); });
+  }
+  void mix(Execution& execution, Tensor const& into, Tensor const& from, Tensor const& share) override {
+    require_same_shape(from, into, "mix");
+    share.require(DType::float64, {1}, "mix' share");
+    kernels::with_floating(
+        into.dtype(), [&]<class Element>(Element) { Functions::template mix<Element>(execution, into, from, share); });
   }
   void copy(Execution& execution, Tensor const& from, Tensor const& to) override {
     require_same_shape(from, to, "copy");

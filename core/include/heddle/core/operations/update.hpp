@@ -18,8 +18,9 @@ struct KernelSource;
 /// The numbers of an update that change with each step.
 struct UpdateStep {
   double learning_rate = 0;
-  double gradient_scale = 1;  ///< multiplies the gradient first (clipping)
-  std::int64_t step = 1;      ///< 1 for the first update that the parameter's state has seen
+  double gradient_scale = 1;      ///< multiplies the gradient first (clipping)
+  std::int64_t step = 1;          ///< 1 for the first update that the parameter's state has seen
+  std::int64_t warmup_steps = 0;  ///< optimizer.warmup_steps
 };
 
 /// An option of an update rule, a key of [optimizer] and [optimizer.group."NAME"]: a number or a boolean.
@@ -82,7 +83,8 @@ struct RuleDefinition {
 
   std::string name;  ///< the value of optimizer.name
   /// The keys under which a checkpoint has the tensors that it keeps for a parameter, each of the parameter's shape,
-  /// beside its value: "adam.first_moment".
+  /// beside its value: "adam.first_moment". Under average_key: the values with which the model is to be used, as with
+  /// optimizer.average; such a rule is the only one of a run, and takes the constant schedule.
   std::vector<std::string> state = {};
   std::vector<RuleOption> options = {};
   Scope scope = Scope::elements;

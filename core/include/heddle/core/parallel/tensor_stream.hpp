@@ -13,6 +13,8 @@ namespace heddle {
 
 /// The key of a parameter's value among its arrays.
 inline constexpr char const* value_key = "value";
+/// The key of the average of a parameter's values, where one is kept: optimizer.average.
+inline constexpr char const* average_key = "average";
 
 /// A parameter in canonical form: whole, row major. Besides its value it may have arrays that an update rule keeps,
 /// each under a key of its own, such as "adam.first_moment".

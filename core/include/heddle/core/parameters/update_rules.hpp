@@ -3,6 +3,7 @@
 #include <heddle/core/config/optimizer_config.hpp>
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/parameters/parameter.hpp>
+#include <heddle/core/parameters/schedules.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,12 +27,18 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name);
 UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& registries, std::string const& name,
                          bool is_matrix);
 
+/// The keys of what is kept for a parameter that the rule updates: the rule's own, and its average if there is one.
+std::vector<std::string> state_keys(UpdateRule const& chosen, RuleDefinition const& rule);
+
+/// Whether averages of the values are kept: optimizer.average, or the rule's own. The same on all ranks.
+bool has_averages(OptimizerConfig const& config, KernelRegistries const& registries);
+
 /// Whether no step of the run changes the parameter of this name: the `frozen` of its update_rule.
 bool is_frozen(FrozenParameters const& frozen, std::string_view name);
 
-/// Checks that the configured rules are registered and have the options that are set, and sets the options that are
-/// not, so that the configuration is complete. Throws ConfigError with file, line and key.
-void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries);
+/// Checks that the configured rules and the schedule are registered and have the options that are set, and sets the
+/// options that are not, so that the configuration is complete. Throws ConfigError with file, line and key.
+void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries, ScheduleRegistry const& schedules);
 
 MatrixProblem matrix_of(Parameter const& parameter, RuleDefinition const& rule, DType dtype);
 

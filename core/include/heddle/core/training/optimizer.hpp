@@ -53,6 +53,12 @@ class Optimizer {
   /// calls of the kernels, and the same new values.
   void apply(Execution& execution, IndexRange const& range, GradientsAfter after = GradientsAfter::kept) const;
 
+  /// Whether averages of the values are kept: as state under average_key.
+  bool has_averages() const { return has_averages_; }
+  /// Exchanges the values in `range`, which must lie within one of the parts, with their averages, where an update has
+  /// made one. A second call brings all back, bitwise. The caller increments the versions.
+  void swap_averages(Execution& execution, IndexRange const& range) const;
+
   /// sum [1] in float64 += Σ g² of the gradients in `range`, those of the numbers that the values stand for.
   void add_sum_of_squares(Execution& execution, IndexRange const& range, Tensor const& sum) const;
 
@@ -79,6 +85,7 @@ class Optimizer {
     IndexRange range;
     std::size_t rule = 0;
     RuleState state{};   ///< flat
+    Tensor average{};    ///< of the values, flat; empty: none is kept
     Tensor direction{};  ///< of a rule over matrices, flat
   };
 
@@ -95,10 +102,13 @@ class Optimizer {
   UpdateCall call_for(Piece const& piece, IndexRange const& updated) const;
   /// Updates these elements of a piece.
   void update(Execution& execution, Piece const& piece, IndexRange const& updated) const;
+  /// The part of the newest values in the averages that update number `step` makes (1 for the first).
+  double share_of_newest(std::int64_t step) const;
   /// Adds a number to each of these elements of the values.
   void add_to_values(Execution& execution, IndexRange const& elements, double number) const;
 
   OptimizerConfig config_;
+  bool has_averages_;
   ParameterSet& parameters_;
   std::vector<IndexRange> parts_;
   std::vector<RuleRange> ranges_;  ///< of the whole gradient buffer
@@ -106,11 +116,13 @@ class Optimizer {
   std::vector<Piece> pieces_;      ///< ascending; without parameters that are frozen for good
   std::vector<IndexRange> zeros_;  ///< elements of the buffers that each update sets to zero
   std::shared_ptr<TensorOps> operations_;
-  Tensor scratch_;  ///< of rules whose elements stand for other values; empty where there are none
+  bool any_transformed_ = false;  ///< elements of some rule stand for other values
+  Tensor scratch_;                ///< for these and to exchange averages; empty where there are neither
   std::map<std::string, Tensor> state_;
   std::map<Parameter const*, std::shared_ptr<MatrixFunction>> functions_;
   Tensor directions_;       ///< of all pieces with one, adjacent
   UploadedTensor scalars_;  ///< UpdateCall::scalars of each of rules_
+  UploadedTensor shares_;   ///< float64 [rules_]: of the newest values in their averages
 };
 
 }  // namespace heddle

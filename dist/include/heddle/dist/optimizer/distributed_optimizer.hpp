@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/training/optimizer.hpp>
@@ -51,6 +52,10 @@ class DistributedOptimizer {
   double update(double own_sum_of_squares, double learning_rate, std::int64_t step,
                 GradientsAfter after = GradientsAfter::kept);
 
+  /// Exchanges all values with their averages (Optimizer::swap_averages); a second call brings them back, bitwise. An
+  /// update, a save or a check of replicas may not come between the two. Collective over the replicas.
+  void swap_averages();
+
   bool sharded() const { return sharded_; }
   /// The ranges of the buffers whose state this rank keeps, and that state.
   Optimizer const& local() const { return optimizer_; }
@@ -92,7 +97,8 @@ class DistributedOptimizer {
   /// Follows what Optimizer::regroup does.
   void regroup();
   void compare_matrices();
-  void update_and_gather();
+  /// Changes each block of this rank's part of the values, and gathers the replicas' parts of a bucket meanwhile.
+  void change_and_gather(std::function<void(BufferShards::Bucket const&, IndexRange const&)> const& change);
 
   ParallelState parallel_;
   ParameterSet& parameters_;
@@ -110,6 +116,8 @@ class DistributedOptimizer {
   std::optional<OwnedState> owned_;             ///< if it is sharded, and the host can read the tensors
   StateBegins state_begins_;
   bool gradients_are_zero_ = false;  ///< the last update left them so
+  bool averages_swapped_ = false;
+  bool recorded_before_swap_ = false;  ///< OwnedState::is_recorded
 };
 
 }  // namespace heddle

@@ -27,6 +27,8 @@ class OwnedState {
   void compare(IndexRange const& block);
   void record(IndexRange const& block);
   void end();
+  /// Whether the digests are those of the values as they are.
+  bool is_recorded() const { return recorded_ == version(); }
   /// Forgets digests and damage: the state was changed by something else than an update. Values that something else
   /// changed are known by the parameters' versions.
   void forget();

@@ -35,6 +35,8 @@ struct TrainingState {
   std::int64_t earlier_best = 0;
   /// A stop signal came before the end of the validation that is due after `step`.
   bool validation_pending = false;
+  /// The values were better in the last validation than their averages, which readers of the values otherwise get.
+  bool values_better = false;
 
   /// The step of the best checkpoint; 0: there is none.
   std::int64_t best_checkpoint() const { return best_step > 0 ? best_step : earlier_best; }
@@ -145,7 +147,8 @@ class Checkpoint {
   /// Verifies the state file and, at opening, every block with arrays of the wanted keys (with all keys: every byte of
   /// the checkpoint), then opens. A wanted key that a tensor lacks is not an error. Throws DataError with the name of
   /// the file and the error. With several ranks each verifies a share of the bytes, and all throw if one of them finds
-  /// an error. Collective over `world`.
+  /// an error. A reader that wants only the values gets the averages of those parameters that have one, under
+  /// value_key, unless TrainingState::values_better. Collective over `world`.
   static Checkpoint open(std::filesystem::path const& directory, Communicator const& world = Communicator::self(),
                          WantedKeys const& keys = {}, Verification verification = Verification::at_opening);
 
