@@ -15,17 +15,17 @@ train_variant() { "$HEDDLE" train "$1.toml" --set run.directory="$2" "${@:3}" > 
 parameters() { echo "$1/checkpoints/step-00000024/"tensors-*.h5; }
 
 variants=0
-# variant NAME KEYS TABLES : killed after its first checkpoint and resumed.
+# variant NAME KEYS TABLES [OPTIONS] : killed after its first checkpoint and resumed.
 variant() {
   configuration "$@"
-  train_variant "$1" "$1.undisturbed"
-  setsid "$HEDDLE" train "$1.toml" --set run.directory="$1.killed" > log 2>&1 &
+  train_variant "$1" "$1.undisturbed" "${@:4}"
+  setsid "$HEDDLE" train "$1.toml" --set run.directory="$1.killed" "${@:4}" > log 2>&1 &
   local victim=$!
   wait_for_step "$1.killed" 10
   kill -KILL "$victim" || fail "$1 ended before it was killed"
   wait "$victim" 2> /dev/null || true
   [ ! -e "$1.killed/checkpoints/step-00000024" ] || fail "$1 was killed too late"
-  train_variant "$1" "$1.killed"
+  train_variant "$1" "$1.killed" "${@:4}"
   grep -q 'resuming after step' log || fail "$1 did not resume"
   h5diff $(parameters "$1.undisturbed") $(parameters "$1.killed") /parameters > difference ||
     { head -n 5 difference; fail "the resumed parameters of $1 differ"; }
@@ -51,6 +51,26 @@ parameters = ["decoder.layers.0.*", "decoder.*.norm.*"]\nunfreeze_at = 9
 [optimizer.group.low]\nparameters = ["encoder.layers.*.weight"]\nunfreeze_at = 16\nlearning_rate_factor = 0.5'
 variant rules $'positions = "learned"' $'[optimizer.group.lion]\nparameters = ["encoder.layers.*"]\nname = "lion"\nweight_decay = 0.1
 learning_rate_factor = 0.2\n[optimizer.group.sgd]\nparameters = ["decoder.layers.*"]\nname = "sgd"\nnesterov = true'
+
+# Validations exchange the values and their averages, and bring the values back.
+variant averages 'dropout = 0.1' '' --set optimizer.average=ema --set train.validate_every=4 --set train.validate_bleu=false
+variant schedule-free 'dropout = 0.1' '' --set optimizer.name=schedule_free_adamw --set optimizer.schedule=constant \
+  --set train.validate_every=4 --set train.validate_bleu=false
+for model in averages schedule-free; do
+  h5ls -r $(parameters $model.killed) | grep '/average ' > /dev/null || fail "$model: its checkpoint has no averages"
+  grep -q '"valid_averages_loss"' $model.killed/metrics.jsonl || fail "$model: the averages were not measured"
+done
+# An average that is wanted later begins with the values and changes nothing else; the loss of the better ones is what evaluate gives.
+train_variant averages late --set train.steps=16
+cp -r late plain
+train_variant averages plain
+train_variant averages late --set optimizer.average=ema --set train.validate_every=4 --set train.validate_bleu=false
+grep -q 'note: average is not in the checkpoint and starts at the values' log || fail "the start of an average is not reported"
+! h5diff $(parameters plain) $(parameters late) /parameters > difference || fail "the late run has no averages"
+[ "$(grep -c '^[1-9][0-9]* differences found' difference)" -eq 0 ] || fail "an average changed the training"
+"$HEDDLE" evaluate --checkpoint late --which last --source text/valid.en --reference text/valid.de > log 2>&1 || fail evaluate
+better=$(tail -n 1 late/metrics.jsonl | sed 's/.*"valid_loss":\([0-9.]*\).*/\1/')
+grep -q "($(printf %.4f "$better") nats" log || fail "evaluate measured other values than the better ones, $better"
 
 # A group that is thawed after 8 steps: its state counts its own updates, in one go and when it is resumed once more.
 configuration thawed 'positions = "learned"' ''
