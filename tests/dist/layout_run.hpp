@@ -90,10 +90,15 @@ class LayoutRun {
     for (std::int32_t const length : tokens.source.length) {
       tokens.source.prefix.push_back(length / 2);  // half of each source is a first text
     }
+    if (config_.train.passes() == 2) {
+      add_second_pass(tokens, static_cast<std::int32_t>(2 * micro_batches));
+    }
     Pack pack = make_pack(tokens, engine_.context());
     std::vector<std::int32_t> prefixes;  // half of each sequence, also where this rank has only some of its rows
-    for (Sample const& pair : pairs_of(step, index)) {
-      prefixes.push_back(static_cast<std::int32_t>(pair.target.tokens.size() + 1) / 2);
+    for (int pass = 0; pass < config_.train.passes(); ++pass) {
+      for (Sample const& pair : pairs_of(step, index)) {
+        prefixes.push_back(static_cast<std::int32_t>(pair.target.tokens.size() + 1) / 2);
+      }
     }
     pack.target_rows.prefix_length = from_host<std::int32_t>(prefixes, {pack.target_rows.sequences.count});
     return pack;

@@ -59,7 +59,8 @@ inline std::vector<Variant> other_variants() {
        "cross_attention = { score = \"dot_product\", guided_alignment_weight = 0.5 }"},
       {NormPlacement::post, true,
        "positions = \"alibi\"\nactivation = \"silu\"\nrecompute = \"layer\"\n"
-       "[model.decoder]\ncross_attention = { kv_heads = 4, guided_alignment_weight = 0.2 }\n[train]\nz_loss = 0.01",
+       "[model.decoder]\ncross_attention = { kv_heads = 4, guided_alignment_weight = 0.2 }\n[train]\nz_loss = "
+       "0.01\nr_drop = 2.0",
        true},
       {NormPlacement::pre, false,
        "positions = \"relative_buckets\"\nposition_buckets = 8\nmax_distance = 6\nactivation = \"gelu_tanh\"\n"
@@ -80,7 +81,7 @@ inline std::vector<Variant> other_variants() {
       {NormPlacement::both, true,
        "biases = false\nlogit_cap = 5.0\nrecompute = \"layer\"\n"
        "[model.encoder]\nself_attention = { biases = \"all\" }\n"
-       "[model.decoder]\ncross_attention = { biases = \"all\" }"},
+       "[model.decoder]\ncross_attention = { biases = \"all\" }\n[train]\nr_drop = 0.5"},
       {NormPlacement::post, true,
        "positions = \"none\"\n[model.encoder]\nattention_dropout = 0.0\n"
        "self_attention = { score = \"linear\", kv_heads = 4 }\n"

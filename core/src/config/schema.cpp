@@ -234,8 +234,7 @@ void add_stage(Keys const& keys, DataStage& stage) {
   keys.key("epochs", stage.epochs, at_least(0), "end after N passes over `corpus`; 0: not by them");
   keys.key("corpus", stage.corpus, any(), "the corpus that `epochs` counts");
   keys.key("steps", stage.steps, between(0, max_steps), "end after N steps; 0: not by them");
-  keys.key("stalled", stage.stalled, at_least(0),
-           "end after N validations without a better train.best_metric; 0: not by them");
+  keys.key("stalled", stage.stalled, at_least(0), "end after N validations without a better one; 0: not by them");
 }
 
 void add_paths(ConfigTree& tree, Config& config) {
@@ -342,8 +341,7 @@ void add_adapter(ConfigTree& tree, AdapterConfig& adapter) {
 void add_train(ConfigTree& tree, TrainConfig& train) {
   Keys const keys = add_section(tree, "train", "how the model is trained", &train.places);
   keys.key("steps", train.steps, between(1, max_steps), "optimizer updates");
-  keys.key("epochs", train.epochs, at_least(0),
-           "end after N passes over the data, if train.steps do not end it before; 0: never");
+  keys.key("epochs", train.epochs, at_least(0), "end after N passes over the data; 0: never");
   keys.key("batch_tokens", train.batch_tokens, between(1, max_tokens),
            "tokens in a global batch; each pair counts its longer side");
   keys.free("micro_batch_tokens", train.micro_batch_tokens, between(1, max_tokens),
@@ -351,7 +349,8 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.key("precision", train.precision, "dtype of activations; parameters stay float32");
   keys.identity("frozen_precision", train.frozen_precision, "dtype of weights and tables that no step changes");
   keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
-  keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z to a token's loss, Z the sum of exp(logits)");
+  keys.key("r_drop", train.r_drop, at_least(0), "weight of R-Drop's divergence of two passes; 0: one pass");
+  keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z, Z the sum of exp(logits)");
   keys.key("task", train.task, any(), "registered name (see train.md); default: the task of model.stacks");
   keys.key("mask_rate", train.mask_rate, inside_zero_and_one(), "fraction of tokens that masking tasks mask");
   keys.key("noise", train.noise, "denoising with sentinels for spans as in T5, or one <mask> for each as in BART");

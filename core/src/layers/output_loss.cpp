@@ -91,7 +91,8 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})),
       cross_entropy_(spec.kernels.select<SoftmaxCrossEntropy>({.dtype = spec.dtype,
                                                                .local_vocabulary = table.local_shape[0],
-                                                               .global_vocabulary = table.global_shape()[0]})) {
+                                                               .global_vocabulary = table.global_shape()[0]})),
+      divergence_(spec.kernels.select<Divergence>({spec.dtype, table.local_shape[0]})) {
   spec.parameters.add_use(table_);
   if (spec.model.output_transform) {
     transform_.emplace(spec);
@@ -223,7 +224,11 @@ void OutputLoss::evaluate_transformed(LayerContext& context, Tensor const& hidde
   Tensor const whole = region_.enter(context, hidden);
   Tensor const grad_whole = with_gradient ? region_.partial_of(context, grad_hidden) : Tensor();
   RowTargets const rows = converted(context, targets, statistics_dtype(hidden.dtype()));
-  for (std::int64_t begin = 0; begin < whole.dim(0); begin += chunk_tokens_) {
+  if (training.r_drop > 0) {
+    evaluate_passes(context, {whole, grad_whole, rows}, training);
+  }
+  std::int64_t const alone = training.r_drop > 0 ? 0 : whole.dim(0);
+  for (std::int64_t begin = 0; begin < alone; begin += chunk_tokens_) {
     ArenaScope const scope(context.arena);
     std::int64_t const count = std::min(chunk_tokens_, whole.dim(0) - begin);
     Tensor const chunk = whole.rows(begin, count);
@@ -234,12 +239,7 @@ void OutputLoss::evaluate_transformed(LayerContext& context, Tensor const& hidde
     of_chunk.row_losses = training.row_losses.empty() ? Tensor() : training.row_losses.rows(begin, count);
     evaluate_chunk(context, call(chunk_logits, chunk_targets, training), of_chunk, with_gradient);
     if (with_gradient) {
-      gemm_->multiply(context.execution, {.a = chunk_logits,
-                                          .b = table_.value,
-                                          .c = grad_whole.rows(begin, count),
-                                          .bias = {},
-                                          .b_weight = table_.weight_version()});
-      add_parameter_gradients(context, chunk_logits, chunk);
+      add_gradients(context, chunk_logits, chunk, grad_whole.rows(begin, count));
     }
   }
   if (with_gradient) {
@@ -277,7 +277,84 @@ void OutputLoss::evaluate_chunk(LayerContext& context, SoftmaxCrossEntropyCall c
   }
 }
 
-void OutputLoss::add_parameter_gradients(LayerContext& context, Tensor const& grad_logits, Tensor const& hidden) const {
+void OutputLoss::evaluate_passes(LayerContext& context, Stream const& stream, Training const& training) const {
+  std::int64_t const half = stream.hidden.dim(0) / 2;
+  if (2 * half != stream.hidden.dim(0)) {
+    throw Error("{} rows are not those of two passes", stream.hidden.dim(0));
+  }
+  auto const rows_of = [](Tensor const& tensor, std::int64_t begin, std::int64_t count) {
+    return tensor.empty() ? Tensor() : tensor.rows(begin, count);
+  };
+  std::int64_t const chunk = std::max<std::int64_t>(1, chunk_tokens_ / 2);
+  for (std::int64_t begin = 0; begin < half; begin += chunk) {
+    ArenaScope const scope(context.arena);
+    std::int64_t const count = std::min(chunk, half - begin);
+    std::array<Stream, 2> passes;
+    std::array<Tensor, 2> row_losses;
+    for (std::size_t pass = 0; pass < 2; ++pass) {
+      std::int64_t const first = begin + static_cast<std::int64_t>(pass) * half;
+      passes[pass] = {stream.hidden.rows(first, count),
+                      rows_of(stream.grad_hidden, first, count),
+                      {stream.targets.id.rows(first, count), rows_of(stream.targets.weight, first, count)}};
+      row_losses[pass] = training.row_losses.empty()
+                             ? context.arena.allocate(statistics_dtype(stream.hidden.dtype()), {count, 2})
+                             : training.row_losses.rows(first, count);
+    }
+    evaluate_pairs(context, passes, training, row_losses);
+  }
+}
+
+void OutputLoss::evaluate_pairs(LayerContext& context, std::array<Stream, 2> const& passes, Training const& training,
+                                std::array<Tensor, 2> const& row_losses) const {
+  DivergenceCall both{
+      .logits = {}, .statistics = {}, .targets = passes[0].targets.id, .weights = passes[0].targets.weight};
+  std::array<SoftmaxCrossEntropyCall, 2> calls;
+  for (std::size_t pass = 0; pass < 2; ++pass) {
+    both.logits[pass] = logits(context, passes[pass].hidden, passes[pass].hidden.dtype());
+    calls[pass] = call(both.logits[pass], passes[pass].targets, training);
+    both.statistics[pass] = statistics(context, calls[pass]);
+    cross_entropy_->losses(context.execution, calls[pass], both.statistics[pass], row_losses[pass]);
+  }
+  Tensor const sums = context.arena.allocate(row_losses[0].dtype(), {row_losses[0].dim(0), 2});
+  divergence_->forward(context.execution, both, sums);
+  if (region_.split()) {
+    tensor_.all_reduce(sums);
+  }
+  divergence_->add_losses(context.execution, both, sums, training.r_drop / 2, row_losses);
+  std::array<Tensor, 2> gradients;
+  bool const with_gradient = !passes[0].grad_hidden.empty();
+  if (with_gradient) {
+    for (std::size_t pass = 0; pass < 2; ++pass) {
+      gradients[pass] = context.arena.allocate(both.logits[pass].dtype(), both.logits[pass].shape());
+    }
+    divergence_->backward(context.execution, both, sums, training.scale * training.r_drop / 2, gradients);
+  }
+  for (std::size_t pass = 0; pass < 2; ++pass) {
+    if (!training.sums.empty()) {
+      cross_entropy_->add_losses(context.execution, calls[pass], row_losses[pass], training.sums);
+    }
+    if (!with_gradient) {
+      continue;
+    }
+    Tensor const capped =
+        cap_ > 0 ? context.arena.allocate(both.logits[pass].dtype(), both.logits[pass].shape()) : Tensor();
+    if (!capped.empty()) {
+      tensor_ops_->copy(context.execution, both.logits[pass], capped);
+    }
+    cross_entropy_->gradient(context.execution, calls[pass], both.statistics[pass], training.scale);
+    tensor_ops_->add(context.execution, both.logits[pass], gradients[pass]);
+    if (!capped.empty()) {
+      tensor_ops_->cap_backward(context.execution, capped, both.logits[pass], cap_);
+    }
+    add_gradients(context, both.logits[pass], passes[pass].hidden, passes[pass].grad_hidden);
+  }
+}
+
+void OutputLoss::add_gradients(LayerContext& context, Tensor const& grad_logits, Tensor const& hidden,
+                               Tensor const& grad_hidden) const {
+  gemm_->multiply(
+      context.execution,
+      {.a = grad_logits, .b = table_.value, .c = grad_hidden, .bias = {}, .b_weight = table_.weight_version()});
   if (!table_.gradient.empty()) {
     gemm_->multiply(
         context.execution,

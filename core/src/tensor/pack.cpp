@@ -302,6 +302,14 @@ void SideFields::append(SideFields const& more) {
   });
 }
 
+void add_second_pass(PackFields& tokens, std::int32_t samples) {
+  for (SideFields* const side : {&tokens.source, &tokens.target}) {
+    SideFields second = *side;
+    std::ranges::for_each(second.sample, [samples](std::int32_t& sample) { sample += samples; });
+    side->append(second);
+  }
+}
+
 void SideFields::begin_sequence(std::int32_t of_sample) {
   sample.push_back(of_sample);
   length.push_back(0);

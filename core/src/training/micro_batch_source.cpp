@@ -4,7 +4,8 @@ namespace heddle {
 
 MicroBatchCut micro_batch_cut(TrainConfig const& train, ParallelState const& parallel) {
   MicroBatchCut cut{.max_tokens = train.micro_batch_tokens,
-                    .context = {parallel.context.rank(), parallel.context.size()}};
+                    .context = {parallel.context.rank(), parallel.context.size()},
+                    .passes = train.passes()};
   if (!train.deterministic) {
     cut.data = {parallel.data.rank(), parallel.data.size()};
     cut.equal = parallel.pipeline.size() > 1;

@@ -34,11 +34,12 @@ SampleBounds known(SampleBounds bounds, ModelConfig const& model) {
   return bounds;
 }
 
-/// The tokens of the largest micro-batch of a data rank whose share of a batch has at most `share`.
+/// The tokens of the largest micro-batch, one pass of it, of a data rank whose share of a batch has at most `share`.
 std::int64_t largest_of_share(std::int64_t share, std::int64_t longest, TrainConfig const& train, int stages) {
-  std::int64_t const max = std::max<std::int64_t>(train.micro_batch_tokens, longest);
+  std::int64_t const wanted = train.micro_batch_tokens / train.passes();
+  std::int64_t const max = std::max<std::int64_t>(wanted, longest);
   std::int64_t largest = std::min(share, max);
-  if (stages > 1 && !train.deterministic && share > train.micro_batch_tokens) {
+  if (stages > 1 && !train.deterministic && share > wanted) {
     // At least two parts of about equal tokens, each of whole samples.
     largest = std::max(largest, std::min(share, std::min(max, divided_up(share, 2)) + longest));
   }
@@ -47,8 +48,9 @@ std::int64_t largest_of_share(std::int64_t share, std::int64_t longest, TrainCon
 
 }  // namespace
 
-Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split, bool prefixes) {
+Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split, bool prefixes, int passes) {
   PackFields pack_tokens;
+  tokens = std::max<std::int64_t>(1, tokens / passes);
   for (SideFields* const side : {&pack_tokens.source, &pack_tokens.target}) {
     side->clear(true);
     side->predicts = true;
@@ -64,6 +66,9 @@ Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split, bool
     side->id.assign(static_cast<std::size_t>(tokens), 0);  // only sizes count
     side->output.assign(static_cast<std::size_t>(tokens), 0);
   }
+  if (passes == 2) {
+    add_second_pass(pack_tokens, static_cast<std::int32_t>(pack_tokens.source.sample.size()));
+  }
   return make_pack(pack_tokens, split);
 }
 
@@ -78,31 +83,31 @@ PlannedPacks full_packs(Config const& config, Mesh const& mesh, DataBounds const
   std::int64_t const batch =
       std::max<std::int64_t>(training.longest, std::min<std::int64_t>(train.batch_tokens, training.tokens));
   std::int64_t const share = data == 1 ? batch : std::min(batch, divided_up(batch, data) + training.longest);
-  std::int64_t const trained = largest_of_share(share, training.longest, train, stages);
+  std::int64_t const trained = train.passes() * largest_of_share(share, training.longest, train, stages);
   std::int64_t const validated =
       bounds.validates && train.validate_every > 0
           ? std::min(std::max<std::int64_t>(train.micro_batch_tokens, validation.longest), validation.tokens)
           : 0;
   std::int64_t const max = std::max(trained, validated);
-  PlannedPacks packs{.training = {}, .step_tokens = share, .validation = {}};
+  PlannedPacks packs{.training = {}, .step_tokens = train.passes() * share, .validation = {}};
   packs.scale = std::max(1.0, static_cast<double>(max) / static_cast<double>(dry_run_tokens(config.model, context)));
   GroupMember const split{mesh.coordinate(MeshAxis::context), context};
-  auto const add = [&](std::vector<Pack>& into, std::int64_t tokens, SampleBounds const& samples) {
+  auto const add = [&](std::vector<Pack>& into, std::int64_t tokens, SampleBounds const& samples, int passes) {
     auto const dry_run_pack =
         std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(tokens) / packs.scale));
-    into.push_back(full_pack(dry_run_pack, samples.longest, split, bounds.prefixes));
+    into.push_back(full_pack(dry_run_pack, samples.longest, split, bounds.prefixes, passes));
     if (context > 1 && samples.typical < samples.longest) {
-      into.push_back(full_pack(dry_run_pack, samples.typical, split, bounds.prefixes));
+      into.push_back(full_pack(dry_run_pack, samples.typical, split, bounds.prefixes, passes));
     }
   };
-  add(packs.training, trained, training);
+  add(packs.training, trained, training, train.passes());
   if (validated > 0) {
-    add(packs.validation, validated, validation);
+    add(packs.validation, validated, validation, 1);
   }
   if (!train.deterministic) {  // in deterministic mode each micro-batch passes the pipeline separately
     // Two neighbouring micro-batches have more than micro_batch_tokens together.
-    std::int64_t const count =
-        std::min(2 * divided_up(share, std::max<std::int64_t>(1, train.micro_batch_tokens)), max_micro_batches);
+    std::int64_t const count = std::min(
+        2 * divided_up(train.passes() * share, std::max<std::int64_t>(1, train.micro_batch_tokens)), max_micro_batches);
     packs.micro_batches = {std::min<std::int64_t>(count, 2 * stages - 1), count};
   }
   return packs;

@@ -28,7 +28,7 @@ std::vector<double> RowLosses::sums(std::int64_t count, std::span<std::int32_t c
   std::vector<double> sums(static_cast<std::size_t>(count), 0.0);
   auto const add = [&](auto const& losses, std::vector<std::int32_t> const& samples) {
     for (std::size_t row = 0; row < samples.size(); ++row) {
-      auto const group = static_cast<std::size_t>(of_sample[static_cast<std::size_t>(samples[row])]);
+      auto const group = static_cast<std::size_t>(of_sample[static_cast<std::size_t>(samples[row]) % of_sample.size()]);
       sums[group] += std::round(static_cast<double>(losses[2 * row + 1]) / unit);
     }
   };

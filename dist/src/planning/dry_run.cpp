@@ -164,9 +164,11 @@ class StageDryRun {
     Saved saved;
     TrafficByGroup const before = traffic_of(rank_.parallel);
     LayerContext forward = context(kept);
-    static_cast<void>(
-        part.forward(forward, input, saved,
-                     {.label_smoothing = config_.train.label_smoothing, .sums = sums, .z_loss = config_.train.z_loss}));
+    static_cast<void>(part.forward(forward, input, saved,
+                                   {.label_smoothing = config_.train.label_smoothing,
+                                    .sums = sums,
+                                    .z_loss = config_.train.z_loss,
+                                    .r_drop = config_.train.r_drop}));
     TrafficByGroup const between = traffic_of(rank_.parallel);
     work.forward.push_back({rank_.calls.take(), between - before});
     LayerContext backward = context(temporary);

@@ -213,7 +213,9 @@ class PlanDryRun {
 
   PipelineStep step(IndexRange const& micro_batches) const {
     return {.micro_batches = micro_batches,
-            .loss = {.label_smoothing = config_.train.label_smoothing, .z_loss = config_.train.z_loss},
+            .loss = {.label_smoothing = config_.train.label_smoothing,
+                     .z_loss = config_.train.z_loss,
+                     .r_drop = config_.train.r_drop},
             .seed = config_.train.seed,
             .step = 0,
             .row_split = row_split_of(rank_.parallel)};

@@ -61,12 +61,16 @@ StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t step
   // The step's only wait for the kernels, if there is one rank.
   std::array<double, 3> results{};
   copy_to_host(results.data(), results_, &setup_.execution);
-  auto const tokens = static_cast<double>(batch.tokens().target);
+  double const tokens = predicted_tokens(batch);
   double const loss = results[0] / tokens;
   // A deterministic step sets the gradients to zero before each micro-batch.
   GradientsAfter const left = setup_.config.train.deterministic ? GradientsAfter::kept : after;
   double const norm = std::isfinite(loss) ? optimizer_->update(results[2], learning_rate, steps_done + 1, left) : loss;
   return {loss, norm, results[1] / tokens, std::isfinite(loss) ? group_sums(batch.groups()) : std::vector<double>()};
+}
+
+double TrainingEngine::predicted_tokens(MicroBatchSource const& batch) const {
+  return static_cast<double>(setup_.config.train.passes() * batch.tokens().target);
 }
 
 std::vector<double> TrainingEngine::group_sums(SampleGroups const& groups) {
@@ -77,20 +81,22 @@ std::vector<double> TrainingEngine::group_sums(SampleGroups const& groups) {
   row_losses_.clear();
   all_reduce_values(setup_.parallel.replicas, std::span(sums));
   all_reduce_values(setup_.parallel.pipeline, std::span(sums));
-  std::ranges::for_each(sums, [](double& sum) { sum *= RowLosses::unit; });
+  double const unit = RowLosses::unit / setup_.config.train.passes();
+  std::ranges::for_each(sums, [unit](double& sum) { sum *= unit; });
   return sums;
 }
 
 double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t steps_done) {
   launch(batch, steps_done);
-  return to_host<double>(loss_sums_).front() / static_cast<double>(batch.tokens().target);
+  return to_host<double>(loss_sums_).front() / predicted_tokens(batch);
 }
 
 void TrainingEngine::launch(MicroBatchSource const& batch, std::int64_t steps_done) {
   PipelineStep step{.micro_batches = {0, batch.count()},
                     .loss = {.label_smoothing = setup_.config.train.label_smoothing,
-                             .scale = 1 / static_cast<double>(batch.tokens().target),
-                             .z_loss = setup_.config.train.z_loss},
+                             .scale = 1 / predicted_tokens(batch),
+                             .z_loss = setup_.config.train.z_loss,
+                             .r_drop = setup_.config.train.r_drop},
                     .seed = setup_.config.train.seed,
                     .step = static_cast<std::uint32_t>(steps_done),
                     .row_split = row_split_,

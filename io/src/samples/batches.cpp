@@ -60,7 +60,7 @@ std::int64_t rows_of_rank(std::int64_t length, GroupMember context) {
 std::vector<IndexRange> cut_share(std::span<std::int64_t const> costs, MicroBatchCut const& cut) {
   IndexRange const mine = cut_evenly(costs, cut.data.ranks)[static_cast<std::size_t>(cut.data.rank)];
   auto const own = costs.subspan(static_cast<std::size_t>(mine.begin), static_cast<std::size_t>(mine.count()));
-  auto ranges = cut_by_tokens(own, cut.max_tokens);
+  auto ranges = cut_by_tokens(own, std::max<std::int64_t>(1, cut.max_tokens / cut.passes));
   if (cut.equal && !ranges.empty()) {
     ranges = cut_evenly(own, static_cast<int>(ranges.size()));
     std::erase_if(ranges, [](IndexRange const& range) { return range.count() == 0; });
@@ -351,6 +351,7 @@ SampledMicroBatches::SampledMicroBatches(Mixture mixture, GlobalBatch batch, Mic
     : mixture_(std::move(mixture)),
       batch_(std::move(batch)),
       context_(cut.context),
+      passes_(cut.passes),
       ranges_(cut_share(longer_sides(batch_.costs), cut)) {}
 
 void SampledMicroBatches::read(std::int64_t index, PackFields& into) const {
@@ -358,6 +359,9 @@ void SampledMicroBatches::read(std::int64_t index, PackFields& into) const {
   auto const samples =
       std::span(batch_.samples).subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
   mixture_.read(samples, static_cast<std::int32_t>(range.begin), into);
+  if (passes_ == 2) {
+    add_second_pass(into, static_cast<std::int32_t>(batch_.samples.size()));
+  }
 }
 
 PackSize SampledMicroBatches::size(std::int64_t index) const {
@@ -365,9 +369,9 @@ PackSize SampledMicroBatches::size(std::int64_t index) const {
   PackSize size;
   for (std::int64_t place = range.begin; place < range.end; ++place) {
     SampleCost const& cost = batch_.costs[static_cast<std::size_t>(place)];
-    size.source += rows_of_rank(cost.source, context_);
-    size.target += rows_of_rank(cost.target, context_);
-    size.whole += cost.source + cost.target;
+    size.source += passes_ * rows_of_rank(cost.source, context_);
+    size.target += passes_ * rows_of_rank(cost.target, context_);
+    size.whole += passes_ * (cost.source + cost.target);
   }
   return size;
 }
@@ -379,7 +383,7 @@ std::int64_t SampledMicroBatches::longer_tokens() const {
       tokens += batch_.costs[static_cast<std::size_t>(place)].longer();
     }
   }
-  return tokens;
+  return passes_ * tokens;
 }
 
 Pack SampledMicroBatches::micro_batch(std::int64_t index) const {

@@ -47,7 +47,8 @@ GroupMember member(Mesh const& mesh, MeshAxis axis) {
 
 /// The result of micro_batch_cut, for a rank of a mesh that need not run.
 MicroBatchCut cut_of(TrainConfig const& train, Mesh const& mesh) {
-  MicroBatchCut cut{.max_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)};
+  MicroBatchCut cut{
+      .max_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context), .passes = train.passes()};
   if (!train.deterministic) {
     cut.data = member(mesh, MeshAxis::data);
     cut.equal = mesh.size(MeshAxis::pipeline) > 1;

@@ -95,6 +95,67 @@ TEST(RowLosses, LossesOfRowsHaveTheirWeights) {
                   "embedding.weight");
 }
 
+/// Two passes of each pair, with weights and rows that predict nothing.
+Pack two_passes() {
+  PackFields fields;
+  fill_tokens(fields, std::vector<Sample>{{0, {5, 9, 3}, {7, 4, 3, 8}}, {1, {8}, {10, 6, 6}}, {2, {9, 9}, {}}},
+              test_ids);
+  std::size_t const rows = fields.target.id.size();
+  for (std::size_t row = 0; row < rows; ++row) {
+    fields.target.weight.push_back(0.25F * static_cast<float>(1 + row % 5));
+    fields.target.output[row] = row % 4 == 1 ? -1 : fields.target.output[row];
+  }
+  add_second_pass(fields, 3);
+  return make_pack(fields);
+}
+
+double log_sum(std::span<double const> logits) {
+  double sum = 0;
+  std::ranges::for_each(logits, [&](double logit) { sum += std::exp(logit); });
+  return std::log(sum);
+}
+
+/// Against the definition of R-Drop: the mean of both divergences of each pair of rows, from the probabilities.
+TEST(RowLosses, TwoPassesHaveTheirDivergence) {
+  constexpr double r_drop = 3;
+  for (std::string const keys : {"dropout = 0.3", "dropout = 0.2\noutput_bias = true\nlogit_cap = 2.0"}) {
+    TestModel test(row_loss_model(keys), {11, 11, true}, DType::float64);
+    Pack const pack = two_passes();
+    LayerContext context = test.bench.context(pack, true);
+    std::vector<double> const logits = values(test.model.logits(context));
+    auto const ids = to_host<std::int32_t>(pack.target_output.id);
+    std::vector<double> const weights = values(pack.target_output.weight);
+    std::size_t const half = ids.size() / 2;
+    double divergence = 0;
+    for (std::size_t row = 0; row < half; ++row) {
+      std::span const first = std::span(logits).subspan(11 * row, 11);
+      std::span const second = std::span(logits).subspan(11 * (row + half), 11);
+      for (std::size_t column = 0; ids[row] >= 0 && column < 11; ++column) {
+        double const p = first[column] - log_sum(first);
+        double const q = second[column] - log_sum(second);
+        divergence += weights[row] / 2 * (std::exp(p) * (p - q) + std::exp(q) * (q - p));
+      }
+    }
+    ASSERT_GT(divergence, 0.01) << "the passes have other dropout";
+    test.bench.zero_gradients();
+    OutputLoss::Training const training{.label_smoothing = smoothed, .scale = 0.5, .r_drop = r_drop};
+    LossSums const plain = test.model.forward_backward(context, {smoothed, 0.5});
+    test.bench.zero_gradients();
+    LossSums const sums = test.model.forward_backward(context, training);
+    EXPECT_NEAR(sums.smoothed, plain.smoothed + r_drop * divergence, 1e-10) << keys;
+    EXPECT_NEAR(sums.negative_log_likelihood, plain.negative_log_likelihood, 1e-12) << keys;
+    std::map<std::string, Tensor> gradients;  // copies, as each call of the loss adds to the parameters' own
+    for (std::string const name : {"embedding.weight", "decoder.layers.1.feed_forward.down.weight"}) {
+      Tensor const& gradient = test.bench.parameters().find(name)->gradient;
+      gradients[name] = from_doubles(values(gradient), DType::float64, gradient.shape());
+    }
+    for (auto const& [name, gradient] : gradients) {
+      expect_gradient([&] { return 0.5 * test.model.forward_backward(context, training).smoothed; },
+                      test.bench.parameters().find(name)->value, gradient, name.c_str());
+    }
+  }
+}
+
 TEST(RowLosses, EachRowCounts) {
   TestModel test(row_loss_model(), {11, 11, true}, DType::float64);
   Pack const pack = unweighted_pack();

@@ -56,6 +56,23 @@ TEST(PackTest, MemoryIsUsedAgainOnceAPackHasGone) {
   EXPECT_THAT(host(second.source.id), ElementsAre(5, 6, 2, 8, 2));
 }
 
+TEST(PackTest, ASecondPassHasTheSameTokensOfOtherSamplesInTheSecondHalfOfEachRanksRows) {
+  PackFields tokens;
+  fill_tokens(tokens, std::vector<Sample>{{0, {5, 6}, {7, 8, 9}}, {1, {8}, {9}}}, ids);
+  Pack const one = make_pack(tokens, {1, 2});
+  add_second_pass(tokens, 2);
+  EXPECT_THAT(tokens.source.sample, ElementsAre(0, 1, 2, 3));
+  Pack const both = make_pack(tokens, {1, 2});
+  std::int64_t const rows = one.target_rows.tokens;
+  ASSERT_EQ(both.target_rows.tokens, 2 * rows);
+  EXPECT_EQ(host(both.target_input.id.rows(0, rows)), host(one.target_input.id));
+  EXPECT_EQ(host(both.target_input.id.rows(rows, rows)), host(one.target_input.id));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    auto const sample = host(both.target_rows.sample);
+    EXPECT_EQ(sample[static_cast<std::size_t>(row + rows)], sample[static_cast<std::size_t>(row)] + 2);
+  }
+}
+
 TEST(PackTest, WithoutSentencesItStillHasItsSides) {
   Pack const pack = make_pack(std::span<Sample const>(), ids);
   EXPECT_FALSE(pack.source.id.empty());

@@ -356,7 +356,8 @@ bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, T
                            TrainingData const& data) {
   Config const saved = stored_config(checkpoint);
   return !has_new_data(checkpoint, data) && saved.train.label_smoothing == config.train.label_smoothing &&
-         saved.train.z_loss == config.train.z_loss && same_samples(saved, config, task);
+         saved.train.z_loss == config.train.z_loss && saved.train.r_drop == config.train.r_drop &&
+         same_samples(saved, config, task);
 }
 
 std::vector<ConfigDifference> differences(Checkpoint const& checkpoint, Config const& config, ResumeRule rule) {

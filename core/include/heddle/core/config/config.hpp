@@ -118,6 +118,7 @@ struct TrainConfig {
   Precision precision = Precision::float32;
   Precision frozen_precision = Precision::float32;  ///< of the weights and tables that no step changes
   double label_smoothing = 0.1;
+  double r_drop = 0.0;      ///< weight of the divergence of two passes with other dropout; 0: there is one pass
   double z_loss = 0.0;      ///< coefficient of log²Z, Z being the sum of a token's exponentiated logits
   std::string task = {};    ///< registered name; empty: by the model's stacks
   double mask_rate = 0.15;  ///< fraction of tokens that are masked, by a task that masks
@@ -149,6 +150,8 @@ struct TrainConfig {
   double hang_seconds = 600;  ///< without progress on any rank after which the run ends with 86; 0: never
   KeyLocations places{.section = "train"};
 
+  /// The passes of each sample in training.
+  int passes() const { return r_drop > 0 ? 2 : 1; }
   bool operator==(TrainConfig const&) const = default;
 };
 

@@ -4,6 +4,7 @@
 #include <heddle/core/layers/norm.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
 #include <heddle/core/operations/activation.hpp>
+#include <heddle/core/operations/divergence.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
@@ -80,6 +81,9 @@ class OutputLoss {
     /// not wanted.
     Tensor sums{};
     double z_loss = 0;  ///< coefficient of log²Z (SoftmaxCrossEntropyCall)
+    /// Above 0: the second half of the rows are the first half's in another pass (add_second_pass), and each pair's
+    /// smoothed losses have r_drop / 2 times their Divergence more (R-Drop: Wu et al. 2021).
+    double r_drop = 0;
     /// = [the stream's rows, 2] in statistics_dtype: each row's smoothed and plain loss. Empty: not wanted.
     Tensor row_losses{};
   };
@@ -110,6 +114,18 @@ class OutputLoss {
   /// evaluate without the transform: `hidden` is its output.
   void evaluate_transformed(LayerContext& context, Tensor const& hidden, RowTargets const& targets,
                             Training const& training, Tensor const& grad_hidden) const;
+  /// The same for two passes: r_drop above 0.
+  struct Stream {
+    Tensor hidden;       ///< [rows, d_model]
+    Tensor grad_hidden;  ///< as hidden; empty: no gradient is wanted
+    RowTargets targets;
+  };
+  void evaluate_passes(LayerContext& context, Stream const& stream, Training const& training) const;
+  void evaluate_pairs(LayerContext& context, std::array<Stream, 2> const& passes, Training const& training,
+                      std::array<Tensor, 2> const& row_losses) const;
+  /// The gradients of hidden rows, table and bias from that of their logits.
+  void add_gradients(LayerContext& context, Tensor const& grad_logits, Tensor const& hidden,
+                     Tensor const& grad_hidden) const;
   Tensor transformed(LayerContext& context, Tensor const& hidden) const;
   Tensor logits(LayerContext& context, Tensor const& hidden, DType dtype) const;
   SoftmaxCrossEntropyCall call(Tensor const& logits, RowTargets const& targets, Training const& training) const;
@@ -118,7 +134,6 @@ class OutputLoss {
   /// The loss of a chunk and, where `with_gradient`, its gradient in place of the logits.
   void evaluate_chunk(LayerContext& context, SoftmaxCrossEntropyCall const& call, Training const& training,
                       bool with_gradient) const;
-  void add_parameter_gradients(LayerContext& context, Tensor const& grad_logits, Tensor const& hidden) const;
   /// The statistics over the whole vocabulary, [tokens, 4].
   Tensor statistics(LayerContext& context, SoftmaxCrossEntropyCall const& call) const;
 
@@ -132,6 +147,7 @@ class OutputLoss {
   std::shared_ptr<Gemm> gemm_;
   std::shared_ptr<TensorOps> tensor_ops_;
   std::shared_ptr<SoftmaxCrossEntropy> cross_entropy_;
+  std::shared_ptr<Divergence> divergence_;
 };
 
 }  // namespace heddle

@@ -221,6 +221,10 @@ void fill_tokens(PackFields& tokens, std::span<Sample const> pairs, SideIds cons
 /// Throws Error for unequal numbers of inputs and outputs, or for a prefix that is longer than its sequence.
 void fill_tokens(PackFields& tokens, std::span<TokenSequence const> sequences, Side side);
 
+/// Appends all sequences once more, as those of samples whose numbers are larger by `samples`: a second pass of each,
+/// with other random numbers. Of each rank's rows the second half is then the second pass.
+void add_second_pass(PackFields& tokens, std::int32_t samples);
+
 /// Memory for packs, used again once a pack has gone. Without it a pack takes new memory. Not for several threads at
 /// once.
 class PackMemory {

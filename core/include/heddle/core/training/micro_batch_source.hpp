@@ -11,14 +11,15 @@ namespace heddle {
 
 /// Real tokens of a global batch over all ranks, end tokens included.
 struct BatchTokens {
-  std::int64_t target = 0;  ///< tokens that rows are to predict, by whose number losses and gradients are divided
+  std::int64_t target = 0;  ///< tokens that rows of one pass are to predict: losses and gradients are means over them
   std::int64_t all = 0;     ///< source and target
 };
 
 /// A division of a global batch's samples into groups, whose losses are summed, too.
 struct SampleGroups {
-  std::int64_t count = 0;                        ///< the same on every rank; 0: they are not divided
-  std::span<std::int32_t const> of_sample = {};  ///< of each sample, by its number, where there are micro-batches
+  std::int64_t count = 0;  ///< the same on every rank; 0: they are not divided
+  /// Of each sample, by its number, where there are micro-batches; a second pass continues the numbers.
+  std::span<std::int32_t const> of_sample = {};
 };
 
 /// The micro-batches of one global batch that one rank computes: a pure function of seed, epoch and step, so that a
@@ -42,6 +43,7 @@ struct MicroBatchCut {
   GroupMember data{};              ///< whose contiguous share is taken; one rank: the whole batch
   bool equal = false;              ///< micro-batches of about equal tokens, which suit pipeline stages best
   GroupMember context{};           ///< whose part of each micro-batch is given
+  int passes = 1;                  ///< of each sample in its micro-batch, whose tokens then count as often
 };
 
 /// The cut by which a rank trains. In deterministic mode it takes the whole batch, of which the gradient tree then

@@ -36,8 +36,9 @@ struct PlannedPacks {
   double scale = 1;  ///< real micro-batches are larger by this factor: packs of a size that a dry run can hold
 };
 
-/// A micro-batch with `tokens` tokens on both sides, in sequences of `length` tokens; this rank's part.
-Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split = {}, bool prefixes = false);
+/// A micro-batch with `tokens` tokens on both sides, of all passes together, in sequences of `length` tokens; this
+/// rank's part.
+Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split = {}, bool prefixes = false, int passes = 1);
 
 /// The largest micro-batches that any data within these bounds can give a rank: both sides full. A data rank's share
 /// is whole samples, so it has at most batch_tokens / data tokens and one sample more. The same holds for the

@@ -75,6 +75,8 @@ class TrainingEngine {
   void launch(MicroBatchSource const& batch, std::int64_t steps_done);
   void train(MicroBatchSource const& batch, PipelineStep const& step);
   void reduce();
+  /// The rows of all passes that predict a token, over which losses and gradients are means.
+  double predicted_tokens(MicroBatchSource const& batch) const;
   /// The sums of the last step's losses for each of the batch's groups. Collective over the world.
   std::vector<double> group_sums(SampleGroups const& groups);
 

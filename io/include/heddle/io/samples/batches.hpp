@@ -161,6 +161,7 @@ class SampledMicroBatches final : public MicroBatchSource {
   Mixture mixture_;
   GlobalBatch batch_;
   GroupMember context_;
+  int passes_;
   std::vector<IndexRange> ranges_;  ///< of batch_.samples
 };
 
