@@ -18,7 +18,7 @@ struct BatchTokens {
 /// A division of a global batch's samples into groups, whose losses are summed, too.
 struct SampleGroups {
   std::int64_t count = 0;  ///< the same on every rank; 0: they are not divided
-  /// Of each sample, by its number, where there are micro-batches; a second pass continues the numbers.
+  /// The group of each sample, by its number, where there are micro-batches; a second pass continues the numbers.
   std::span<std::int32_t const> of_sample = {};
 };
 
