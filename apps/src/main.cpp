@@ -54,6 +54,8 @@ constexpr std::array commands = {
     Command{"plan", "find the fastest layouts of a run on N nodes", run_plan, Processes::several, "Training"},
     Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train,
             Processes::several, "Training"},
+    Command{"find-rate", "try learning rates in one short run, and propose one", run_find_rate, Processes::several,
+            "Training"},
     Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,
             Processes::several, "Training"},
     Command{"translate", "translate text with a trained model", run_translate, Processes::several, "Using a model"},

@@ -169,4 +169,18 @@ grep -q "dropout" log || fail "no suggestion for a misspelt key"
 [ "$(grep -c '^heddle:' log)" -eq 1 ] || fail "an error of all ranks was reported more than once"
 train 0 65 --set data.train=text/train.en
 train 0 71 --set run.directory=diverged --set optimizer.learning_rate=1e30 --set optimizer.warmup_steps=1
+
+# A range test proposes a rate, on one rank and on two, leaves a plot and no checkpoint, and overwrites nothing.
+for ranks in 0 2; do
+  command=("$HEDDLE"); [ $ranks = 0 ] || command=("$HEDDLE_MPIRUN" -np $ranks "$HEDDLE")
+  "${command[@]}" find-rate run.toml --set optimizer.schedule=wsd --set optimizer.decay_steps=5 --steps 60 --out rates$ranks > log 2>&1 ||
+    fail "find-rate on $ranks ranks"
+  [ "$(grep -c '^proposed: optimizer.learning_rate = 0.0[0-9]*$' log)" -eq 1 ] || fail "find-rate on $ranks ranks proposes nothing"
+  grep -q polyline rates$ranks/rates.svg && grep -q '"proposed"' rates$ranks/rates.json || fail "find-rate leaves no plot"
+  [ ! -e rates$ranks/checkpoints ] || fail "find-rate leaves a checkpoint"
+done
+code=0; "$HEDDLE" find-rate run.toml --out rates0 > log 2>&1 || code=$?
+[ $code -eq 64 ] && grep -q 'is there already' log || fail "find-rate overwrites a directory"
+code=0; "$HEDDLE" find-rate run.toml --from 1 --to 0.1 --out falling > log 2>&1 || code=$?
+[ $code -eq 64 ] && [ ! -e falling ] || fail "rates that fall are not refused"
 echo "training: all as promised"

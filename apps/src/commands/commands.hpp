@@ -18,6 +18,7 @@ ExitCode run_demo_data(Arguments const& arguments);
 ExitCode run_doctor(Arguments const& arguments);
 ExitCode run_export(Arguments const& arguments);
 ExitCode run_extend_vocabulary(Arguments const& arguments);
+ExitCode run_find_rate(Arguments const& arguments);
 ExitCode run_import(Arguments const& arguments);
 ExitCode run_kernels(Arguments const& arguments);
 ExitCode run_lexicon(Arguments const& arguments);

@@ -117,6 +117,10 @@ void register_schedules(ScheduleRegistry& registry) {
   registry.add("polynomial",
                [](ScheduledUpdate const& at) { return above(at.options[1], std::pow(1 - at.progress, at.options[0])); },
                {number_option("power", 1, "of the part of the run that is left; default: 1"), min_factor()});
+  RuleOption end_factor = number_option("end_factor", 0.1, "the last rate is the peak times this; default: 0.1");
+  end_factor.description.above_min = true;
+  registry.add("exponential", [](ScheduledUpdate const& at) { return std::pow(at.options[0], at.progress); },
+               {end_factor});
   registry.add(
       "wsd", stable_decay,
       {step_count("decay_steps", 0, "the last updates, in which the rate falls; default: 0, a fifth of the run"),

@@ -90,6 +90,12 @@ TEST(Schedule, StableDecayFallsAtTheEndOnly) {
   EXPECT_DOUBLE_EQ(rate_with(config, {{"decay_steps", 5000}}, 549, 1000), 0.5) << "all after the warm-up falls";
 }
 
+TEST(Schedule, ExponentialHasEqualFactors) {
+  OptimizerConfig const config = optimizer("exponential", 0.5, 20);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 69, 120), 0.5 * std::sqrt(0.1));
+  EXPECT_NEAR(rate_with(config, {{"end_factor", 1e4}}, 94, 120), 500, 1e-9) << "it may grow, as find-rate lets it";
+}
+
 TEST(Schedule, StepFallsAtEqualIntervals) {
   OptimizerConfig const config = optimizer("step", 1.0, 10);
   std::map<std::string, double> const options{{"fall_steps", 50}, {"fall_factor", 0.1}};
