@@ -15,7 +15,7 @@ namespace {
 constexpr double part_of_lowest = 0.3;
 constexpr std::size_t min_steps = 20;
 
-/// Means over a window around each step, which do not lag behind the rate.
+/// Means over a window around each step, so that a mean is of its rate and not of earlier ones.
 std::vector<TriedRate> smoothed(std::vector<TriedRate> const& steps) {
   auto const last = std::ranges::find_if(steps, [](TriedRate const& step) { return !std::isfinite(step.loss); });
   auto const count = static_cast<std::size_t>(last - steps.begin());
