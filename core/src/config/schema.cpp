@@ -432,6 +432,8 @@ void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
   keys.free("average_decay", optimizer.average_decay, below_one(), "of the average in its next value");
   keys.key("layer_decay", optimizer.layer_decay, {.max = 1, .above_min = true},
            "factor of the learning rate from each layer to the one below it; see Groups");
+  keys.key("base_width", optimizer.base_width, between(0, max_width),
+           "the rate is that of this d_model; 0: of this model");
   add_named_tables(tree, "optimizer.group", optimizer.groups, {.name = "slow", .parameters = {"encoder.*"}},
                    "Per-group overrides of the optimizer; no parameter may be in two groups", add_group);
   take_rule_options(tree, "optimizer", optimizer.options);

@@ -50,6 +50,22 @@ UpdateRule rule_of(OptimizerConfig const& config, ParameterGroup const& group) {
   return rule;
 }
 
+/// See assigned_rule.
+double width_factor(OptimizerConfig const& config, std::string const& name, bool is_matrix, bool over_matrices) {
+  if (config.base_width == 0 || config.widths.empty()) {
+    return 1;
+  }
+  auto const width = [](auto const& entry) { return entry.second; };
+  auto const stack = config.widths.find(name.substr(0, name.find('.')));
+  auto const found = stack != config.widths.end() ? stack : std::ranges::max_element(config.widths, {}, width);
+  double const more = static_cast<double>(found->second) / static_cast<double>(config.base_width);
+  bool const is_table = name == "output.weight" || name.ends_with("embedding.weight");
+  if (is_matrix ? over_matrices : name == "encoder.embedding.weight") {
+    return 1 / std::sqrt(more);
+  }
+  return is_matrix || is_table ? 1 / more : 1;
+}
+
 /// The name of the rule for the parameters that are not matrices, beside this rule over matrices.
 std::string rest_of(OptimizerConfig const& config, KernelRegistries const& registries, RuleDefinition const& rule) {
   std::vector<std::string> over_elements;
@@ -166,7 +182,9 @@ UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& 
                          bool is_matrix) {
   UpdateRule rule = update_rule(config, name);
   RuleDefinition definition = rule_definition(registries, rule.name, config.places.of("name"));
-  if (definition.scope == RuleDefinition::Scope::matrices && !is_matrix) {
+  bool const over_matrices = definition.scope == RuleDefinition::Scope::matrices;
+  rule.learning_rate_factor *= width_factor(config, name, is_matrix, over_matrices);
+  if (over_matrices && !is_matrix) {
     rule.name = rest_of(config, registries, definition);
     if (rule.name == config.name) {
       rule.options = config.options;  // the group's are those of the rule over matrices

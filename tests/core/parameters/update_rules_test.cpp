@@ -120,6 +120,29 @@ TEST(UpdateRules, LayersBelowTheLastHaveSmallerFactors) {
   EXPECT_THROW(parse_config("[optimizer]\nlayer_decay = 1.1\n", "run.toml"), ConfigError);
 }
 
+TEST(UpdateRules, AWiderModelHasTheRatesOfItsBase) {
+  Config const config = parse_config(
+      "[model]\nd_model = 256\nheads = 4\n[model.decoder]\nd_model = 1024\n[optimizer]\nbase_width = 64\n"
+      "[optimizer.group.slow]\nparameters = [\"encoder.layers.3.*\"]\nlearning_rate_factor = 0.1\n",
+      "run.toml");
+  TestBench bench(config.model);
+  auto const factor = [&](std::string const& name, bool is_matrix, std::string const& rule = "adam") {
+    OptimizerConfig optimizer = config.optimizer;
+    optimizer.name = rule;
+    return assigned_rule(optimizer, bench.kernels().registries, name, is_matrix).learning_rate_factor;
+  };
+  EXPECT_EQ(factor("encoder.layers.0.self_attention.q.weight", true), 0.25);
+  EXPECT_EQ(factor("encoder.layers.0.self_attention.q.weight", true, "muon"), 0.5);
+  EXPECT_EQ(factor("encoder.layers.3.self_attention.q.weight", true), 0.1 * 0.25) << "of its group's factor";
+  EXPECT_EQ(factor("decoder.layers.0.feed_forward.up.weight", true), 0.0625);
+  EXPECT_EQ(factor("encoder.layers.0.norm.weight", false), 1);
+  EXPECT_EQ(factor("encoder.layers.0.self_attention.q.bias", false, "muon"), 1);
+  EXPECT_EQ(factor("encoder.embedding.weight", false), 0.5);
+  EXPECT_EQ(factor("decoder.embedding.weight", false, "muon"), 0.0625) << "of the rest's rule";
+  EXPECT_EQ(factor("output.weight", false), 0.0625) << "of the widest stack";
+  EXPECT_EQ(factor("output.bias", false), 1);
+}
+
 TEST(UpdateRules, AGroupIsFrozenUpToAStepOrForGood) {
   auto const parsed = [](std::string const& keys) {
     return parse_config("[train]\nsteps = 100\n[optimizer.group.low]\nparameters = [\"encoder.*\"]\n" + keys,

@@ -43,8 +43,10 @@ struct OptimizerConfig {
   double layer_decay = 1.0;                 ///< factor of the learning rate from each layer to the one below it
   Settings options = {};                    ///< the rule's own, see RuleDefinition, and the schedule's
   std::vector<ParameterGroup> groups = {};  ///< by name; no parameter is in two
+  std::int64_t base_width = 0;              ///< d_model of the model whose learning rate this is; 0: this model's
   /// The number of layers of each stack, which layer_decay counts: parse_config takes it from [model].
   std::map<std::string, std::int64_t> layers = {};
+  std::map<std::string, std::int64_t> widths = {};  ///< d_model of each stack, for base_width, likewise
   /// Patterns of those in no group that are trained, the rest being frozen; empty: all. Follows from [adapter].
   std::vector<std::string> trained = {};
   KeyLocations places{.section = "optimizer"};
