@@ -170,6 +170,12 @@ grep -q "dropout" log || fail "no suggestion for a misspelt key"
 train 0 65 --set data.train=text/train.en
 train 0 71 --set run.directory=diverged --set optimizer.learning_rate=1e30 --set optimizer.warmup_steps=1
 
+# Plans take two passes of each sample, also where the micro-batches of the data have odd numbers of rows.
+for command in "train run.toml --dry-run" "plan run.toml --nodes 1 --ranks-per-node 2"; do
+  "$HEDDLE" $command --set train.r_drop=1 --set model.dropout=0.1 > log 2>&1 || fail "$command with two passes"
+done
+train 0 0 --set run.directory=passes --set train.r_drop=1 --set model.dropout=0.1 --set train.steps=5
+
 # A range test proposes a rate, on one rank and on two, leaves a plot and no checkpoint, and overwrites nothing.
 for ranks in 0 2; do
   command=("$HEDDLE"); [ $ranks = 0 ] || command=("$HEDDLE_MPIRUN" -np $ranks "$HEDDLE")

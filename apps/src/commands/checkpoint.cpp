@@ -151,7 +151,7 @@ ExitCode prune(CheckpointOptions const& options) {
 
 Checkpoint open_one(std::string const& place) {
   OpenedCheckpoints opened =
-      open_checkpoints({.checkpoint = place}, {value_key}, Communicator::self(), Verification::at_reading);
+      open_checkpoints({.checkpoint = place}, {value_key, average_key}, Communicator::self(), Verification::at_reading);
   std::ranges::for_each(opened.skipped, report_on_stderr);
   return std::move(opened.checkpoints.front());
 }

@@ -30,6 +30,9 @@ ExitCode run_selftest(Arguments const& arguments);
 ExitCode run_serve(Arguments const& arguments);
 ExitCode run_score(Arguments const& arguments);
 ExitCode run_train(Arguments const& arguments);
+struct TrainOptions;
+/// Trains by these options, which the arguments give, on every rank that a launcher has started.
+ExitCode train_on_ranks(TrainOptions const& options, Arguments const& arguments);
 ExitCode run_translate(Arguments const& arguments);
 ExitCode run_generate(Arguments const& arguments);
 ExitCode run_evaluate(Arguments const& arguments);

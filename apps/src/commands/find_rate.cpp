@@ -1,10 +1,12 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/parameters/schedules.hpp>
+#include <heddle/core/layers/registries.hpp>
+#include <heddle/core/operations/update.hpp>
+#include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/run.hpp>
@@ -56,46 +58,30 @@ void require_valid(FindRateOptions const& options) {
   }
 }
 
-/// The configuration of a test's run. The options of its own schedule, which is not used, are left out.
-Config test_config(Config config, FindRateOptions const& options) {
-  ScheduleRegistry schedules;
-  register_schedules(schedules);
-  if (ScheduleEntry const* const own = schedules.find(config.optimizer.schedule)) {
-    for (RuleOption const& option : own->options) {
-      config.optimizer.options.erase(option.description.name);
-    }
+/// Makes the configuration that of a test's run. Throws ConfigError where its update rule takes no other rate.
+void make_test(Config& config, Registries const& registries, FindRateOptions const& options) {
+  RuleDefinition const rule =
+      rule_definition(registries.kernels, config.optimizer.name, config.optimizer.places.of("name"));
+  if (std::ranges::count(rule.state, average_key) > 0) {
+    throw ConfigError("{} = \"{}\" needs a constant rate, so that no range can be tested; AdamW's is a good start",
+                      config.optimizer.places.of("name"), rule.name);
+  }
+  for (RuleOption const& option : registries.schedules.of(config.optimizer).options) {
+    config.optimizer.options.erase(option.description.name);
   }
   config.run.directory = options.out;
   config.train.steps = options.steps;
+  config.train.epochs = 0;
   config.train.log_every = 1;
   config.train.validate_every = 0;
+  config.train.validate_at_start = false;
   config.train.early_stopping = 0;
-  config.train.initialize_from = {};
   config.optimizer.plateau_validations = 0;
   config.optimizer.rewarm_steps = 0;
   config.optimizer.warmup_steps = 1;
   config.optimizer.schedule = "exponential";
   config.optimizer.learning_rate = options.from;
   config.optimizer.options["end_factor"] = {options.to / options.from, "find-rate", "optimizer.end_factor"};
-  return config;
-}
-
-/// Trains on every rank by a configuration in a file that is removed afterwards.
-ExitCode train_by(Config const& config, TrainOptions const& options) {
-  struct Removed {
-    fs::path path;
-    ~Removed() {
-      std::error_code ignored;
-      fs::remove(path, ignored);
-    }
-  };
-  Removed const file{fs::temp_directory_path() / fmt::format("heddle-rates-{}.toml", ::getpid())};
-  replace_file(file.path, to_toml(config));
-  Arguments arguments{file.path.string(), "--quiet"};
-  if (options.trust_plugins) {
-    arguments.emplace_back("--trust-plugins");
-  }
-  return run_train(arguments);
 }
 
 /// Reads the losses of the run, writes the result beside them, and prints it.
@@ -128,7 +114,7 @@ void report(fs::path const& run) {
   if (!search.doubt.empty()) {
     fmt::print("warning: {}\n", search.doubt);
   }
-  fmt::print("proposed: optimizer.learning_rate = {}\n  {}; {} shows it\n", search.proposed, search.reason,
+  fmt::print("proposed: optimizer.learning_rate = {:.2g}\n  {}; {} shows it\n", search.proposed, search.reason,
              (run / "rates.svg").string());
 }
 
@@ -147,13 +133,24 @@ ExitCode run_find_rate(Arguments const& arguments) {
   if (reports && fs::exists(out)) {
     throw UsageError("find-rate: {} is there already; remove it, or name another directory with --out", options.out);
   }
-  ExitCode const code = train_by(test_config(config, options), options.train);
-  if (!reports || !fs::exists(out / "metrics.jsonl") || (code != ExitCode::done && code != ExitCode::loss_not_finite)) {
-    return code;
+  options.train.verbosity = Verbosity::quiet;
+  options.train.change = [&options](Config& of_run, Registries const& registries) {
+    make_test(of_run, registries, options);
+  };
+  ExitCode code = ExitCode::done;
+  try {
+    code = train_on_ranks(options.train, arguments);
+  } catch (Error const& error) {
+    if (error.code() != ExitCode::loss_not_finite) {
+      throw;
+    }
+    fmt::print("the loss is not finite any more at the highest rates\n");
   }
-  report(out);
-  fs::remove_all(out / "checkpoints");
-  return ExitCode::done;
+  if (reports && code == ExitCode::done) {
+    report(out);
+    fs::remove_all(out / "checkpoints");
+  }
+  return code;
 }
 
 }  // namespace heddle

@@ -130,8 +130,10 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
   register_everything({.plugins = plugins, .trust_plugins = options.trust_plugins, .level = level}, registries,
                       runtime.execution());
   registries.kernels.require_known(config.kernels);
+  if (options.change) {
+    options.change(config, registries);
+  }
   resolve_rules(config.optimizer, registries.kernels, registries.schedules);
-  static_cast<void>(registries.schedules.of(config.optimizer));
   resolve_validate_bleu(config, registries);
   ParallelState const parallel = make_parallel(config, registries, world);
   auto const directory = choose_run_directory(config, options.fresh, world);
@@ -188,9 +190,10 @@ ExitCode run_train(Arguments const& arguments) {
   TrainOptions options;
   parse_options(train_syntax(options), arguments);
   require_valid(options, "train");
-  if (options.dry_run) {
-    return train_dry(options);
-  }
+  return options.dry_run ? train_dry(options) : train_on_ranks(options, arguments);
+}
+
+ExitCode train_on_ranks(TrainOptions const& options, Arguments const& arguments) {
   StopSignal const signal;  // from here on, so that a signal while the model is built is not lost
   std::optional<Watch> watch;
   return run_on_ranks([&](MpiSession const* session) {

@@ -36,7 +36,8 @@ std::vector<TriedRate> smoothed(std::vector<TriedRate> const& steps) {
 double rounded(double rate) {
   double const power = std::pow(10.0, std::floor(std::log10(rate)));
   auto const distance = [&](double digit) { return std::abs(std::log(digit * power / rate)); };
-  return power * std::ranges::min({1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0}, {}, distance);
+  double const nearest = power * std::ranges::min({1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0}, {}, distance);
+  return std::stod(fmt::format("{:.2g}", nearest));  // 0.3, and not 0.30000000000000004
 }
 
 /// Places in a picture of a search.

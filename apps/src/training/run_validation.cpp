@@ -187,7 +187,7 @@ std::optional<ValidationResult> RunValidation::validate(RunModel& model, Trainin
   };
   std::optional<ValidationResult> result;
   try {
-    result = measure(model, check);
+    result = measure(model, state.step, check);
     state.values_better = !result->of_averages.empty() && !result->averages_better;
     measure_by_commands(*result, state.step, check);
     if (state.step > 0) {  // the model of a start has no checkpoint that could be the best
@@ -201,7 +201,7 @@ std::optional<ValidationResult> RunValidation::validate(RunModel& model, Trainin
   return result;
 }
 
-ValidationResult RunValidation::measure(RunModel& model, std::function<void()> const& check) const {
+ValidationResult RunValidation::measure(RunModel& model, std::int64_t step, std::function<void()> const& check) const {
   auto const validate = [&] {
     return heddle::validate({config_, setup_.registries, sets_, model.engine(), setup_.parallel, setup_.execution,
                              setup_.watch, model.whole(), check});
@@ -211,25 +211,34 @@ ValidationResult RunValidation::measure(RunModel& model, std::function<void()> c
   if (!optimizer.local().has_averages()) {
     return of_values;
   }
-  optimizer.swap_averages();
+  optimizer.swap_averages(step);
   ValidationResult of_averages;
   try {
     of_averages = validate();
   } catch (...) {  // on all ranks
-    optimizer.swap_averages();
+    optimizer.swap_averages(step);
     throw;
   }
-  optimizer.swap_averages();
+  optimizer.swap_averages(step);
   of_averages.norms = of_values.norms;
-  // A mean or a program's metric is measured of the better ones only.
-  Measure const deciding = std::isfinite(of_values.value_of(best_measure_)) ? best_measure_ : Measure();
-  double const value = of_values.value_of(deciding);
-  bool const averages = !std::isfinite(value) || !deciding.better(value, of_averages.value_of(deciding));
+  bool const averages = are_better(of_averages, of_values);
   ValidationResult result = averages ? of_averages : of_values;
   result.of_values = of_values.values;
   result.of_averages = of_averages.values;
   result.averages_better = averages;
   return result;
+}
+
+bool RunValidation::are_better(ValidationResult const& of_averages, ValidationResult const& of_values) const {
+  // A mean or a program's metric is measured of the better ones only.
+  for (Measure const& measure : {best_measure_, Measure()}) {
+    double const value = of_values.value_of(measure);
+    double const average = of_averages.value_of(measure);
+    if (std::isfinite(value) && std::isfinite(average) && value != average) {
+      return measure.better(average, value);
+    }
+  }
+  return std::isfinite(of_averages.value_of(Measure()));
 }
 
 void RunValidation::measure_by_commands(ValidationResult& result, std::int64_t step,

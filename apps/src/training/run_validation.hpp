@@ -69,9 +69,11 @@ class RunValidation {
   /// Adds what programs measure, as far as a validation waits for them, and the mean; starts the others. Collective
   /// over the world. `check` may throw on all ranks.
   void measure_by_commands(ValidationResult& result, std::int64_t step, std::function<void()> const& check);
-  /// Measures the parameters' values and, with optimizer.average, their averages, after which the values are back.
-  /// `check` may throw on all ranks. Collective over the world.
-  ValidationResult measure(RunModel& model, std::function<void()> const& check) const;
+  /// Measures the parameters' values after this step and, with optimizer.average, their averages, after which the
+  /// values are back. `check` may throw on all ranks. Collective over the world.
+  ValidationResult measure(RunModel& model, std::int64_t step, std::function<void()> const& check) const;
+  /// Whether averages with these values are to be used, by the deciding measure, then by the loss.
+  bool are_better(ValidationResult const& of_averages, ValidationResult const& of_values) const;
   /// Counts a result in the state.
   void count(ValidationResult const& result, TrainingState& state);
   std::string restart_best(Measure const& before, bool new_data, TrainingState& state,

@@ -566,6 +566,17 @@ std::vector<std::string> warnings_about(Config const& config) {
         "and reaches only {:.2g} of optimizer.learning_rate = {}; expected a warm-up of some percent of the run",
         warmup, steps, static_cast<double>(steps) / static_cast<double>(warmup), config.optimizer.learning_rate));
   }
+  if (config.train.r_drop > 0 && config.model.dropout == 0 && config.model.attention_dropout == 0 &&
+      config.model.activation_dropout == 0) {
+    warnings.push_back(fmt::format(
+        "{} = {} without dropout: both passes of a sample are equal, so that a step takes twice as long for nothing",
+        config.train.places.of("r_drop"), config.train.r_drop));
+  }
+  if (config.optimizer.rewarm_at > 0 && (config.optimizer.rewarm_steps == 0 || config.optimizer.rewarm_at >= steps)) {
+    warnings.push_back(fmt::format("{} = {} has no effect with rewarm_steps = {} and train.steps = {}",
+                                   config.optimizer.places.of("rewarm_at"), config.optimizer.rewarm_at,
+                                   config.optimizer.rewarm_steps, steps));
+  }
   for (ParameterGroup const& group : config.optimizer.groups) {
     if (group.rule.frozen_until >= steps) {
       warnings.push_back(fmt::format("{} = {}: the run ends before, at train.steps = {}, and never trains the group",

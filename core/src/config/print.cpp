@@ -166,10 +166,11 @@ std::string explain_config(std::string const& name) {
   if (near.empty() && !meant.empty()) {
     near.push_back(meant);
   }
-  throw UsageError("there is no key or section {}; {}{}", name,
-                   near.empty() ? std::string("`heddle config --defaults` shows all")
-                                : fmt::format("did you mean {}?", fmt::join(near, " or ")),
-                   name.starts_with("optimizer.") ? " `heddle kernels` lists the update rules with their options" : "");
+  throw UsageError(
+      "there is no key or section {}; {}{}", name,
+      near.empty() ? std::string("`heddle config --defaults` shows all")
+                   : fmt::format("did you mean {}?", fmt::join(near, " or ")),
+      name.starts_with("optimizer.") ? " `heddle kernels` lists update rules and schedules with their options" : "");
 }
 
 std::map<std::string, std::string> key_values(Config const& config) {

@@ -4,6 +4,7 @@
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/parameters/schedules.hpp>
 #include <numbers>
+#include <tuple>
 #include <utility>
 
 namespace heddle {
@@ -69,6 +70,10 @@ void ScheduleRegistry::add(std::string name, Schedule schedule, std::vector<Rule
 
 void ScheduleRegistry::add(ScheduleEntry entry) {
   std::string_view const lack = entry.name.empty() ? "name" : !entry.schedule ? "function" : "";
+  if (entry.options.size() > std::tuple_size_v<RuleOptions>) {
+    throw ConfigError("the schedule '{}' has {} options; expected at most {}", entry.name, entry.options.size(),
+                      std::tuple_size_v<RuleOptions>);
+  }
   insert("schedule", lack, std::move(entry));
 }
 

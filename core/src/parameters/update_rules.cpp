@@ -50,22 +50,6 @@ UpdateRule rule_of(OptimizerConfig const& config, ParameterGroup const& group) {
   return rule;
 }
 
-/// See assigned_rule.
-double width_factor(OptimizerConfig const& config, std::string const& name, bool is_matrix, bool over_matrices) {
-  if (config.base_width == 0 || config.widths.empty()) {
-    return 1;
-  }
-  auto const width = [](auto const& entry) { return entry.second; };
-  auto const stack = config.widths.find(name.substr(0, name.find('.')));
-  auto const found = stack != config.widths.end() ? stack : std::ranges::max_element(config.widths, {}, width);
-  double const more = static_cast<double>(found->second) / static_cast<double>(config.base_width);
-  bool const is_table = name == "output.weight" || name.ends_with("embedding.weight");
-  if (is_matrix ? over_matrices : name == "encoder.embedding.weight") {
-    return 1 / std::sqrt(more);
-  }
-  return is_matrix || is_table ? 1 / more : 1;
-}
-
 /// The name of the rule for the parameters that are not matrices, beside this rule over matrices.
 std::string rest_of(OptimizerConfig const& config, KernelRegistries const& registries, RuleDefinition const& rule) {
   std::vector<std::string> over_elements;
@@ -123,6 +107,13 @@ void check_averages(OptimizerConfig const& config, KernelRegistries const& regis
   if (config.schedule != "constant") {
     throw ConfigError("{} = \"{}\": {} needs no schedule; expected \"constant\", with optimizer.warmup_steps",
                       config.places.of("schedule"), config.schedule, *averaging);
+  }
+  for (auto const& [key, value] :
+       {std::pair{"rewarm_steps", config.rewarm_steps}, {"plateau_validations", config.plateau_validations}}) {
+    if (value > 0) {
+      throw ConfigError("{} = {}: {} needs a rate that stays constant after its warm-up; leave it out",
+                        config.places.of(key), value, *averaging);
+    }
   }
 }
 
@@ -196,6 +187,21 @@ UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& 
   // Options of other parameters' rules and of the schedule, which resolve_rules has checked.
   std::erase_if(rule.options, [&](auto const& option) { return !has_option(definition, option.first); });
   return rule;
+}
+
+double width_factor(OptimizerConfig const& config, std::string const& name, bool is_matrix, bool over_matrices) {
+  if (config.base_width == 0 || config.widths.empty()) {
+    return 1;
+  }
+  auto const width = [](auto const& entry) { return entry.second; };
+  auto const stack = config.widths.find(name.substr(0, name.find('.')));
+  auto const found = stack != config.widths.end() ? stack : std::ranges::max_element(config.widths, {}, width);
+  double const more = static_cast<double>(found->second) / static_cast<double>(config.base_width);
+  bool const is_table = name == "output.weight" || name.ends_with("embedding.weight");
+  if (is_matrix ? over_matrices : name == "encoder.embedding.weight") {
+    return 1 / std::sqrt(more);
+  }
+  return is_matrix || is_table ? 1 / more : 1;
 }
 
 std::vector<std::string> state_keys(UpdateRule const& chosen, RuleDefinition const& rule) {

@@ -254,24 +254,31 @@ void Optimizer::update(Execution& execution, Piece const& piece, IndexRange cons
     call.gradient = piece.direction.rows(updated.begin - piece.range.begin, updated.count());
   }
   double const offset = rule.chosen.weight_decay > 0 ? rule.form.offset : 0;  // only the decay depends on it
-  add_to_values(execution, updated, -offset);
+  add(execution, call.value, -offset);
   rule.kernel->update(execution, call);
-  add_to_values(execution, updated, offset);
+  add(execution, call.value, offset);
+  Tensor const average =
+      piece.average.empty() ? Tensor() : piece.average.rows(updated.begin - piece.range.begin, updated.count());
+  if (rule.chosen.averaged) {
+    operations_->mix(execution, average, call.value, shares_.tensor().rows(static_cast<std::int64_t>(piece.rule), 1));
+  } else if (!average.empty()) {
+    add(execution, average, offset);  // the rule has made it of the values less the offset
+  }
   for (IndexRange const& zero : zeros_) {
     if (IndexRange const here{std::max(zero.begin, updated.begin), std::min(zero.end, updated.end)};
         here.begin < here.end) {
-      operations_->fill(execution, parameters_.values().rows(here.begin, here.count()), 0);
+      operations_->fill(execution, call.value.rows(here.begin - updated.begin, here.count()), 0);
+      if (!average.empty()) {
+        operations_->fill(execution, average.rows(here.begin - updated.begin, here.count()), 0);
+      }
     }
-  }
-  if (rule.chosen.averaged) {
-    Tensor const average = piece.average.rows(updated.begin - piece.range.begin, updated.count());
-    operations_->mix(execution, average, call.value, shares_.tensor().rows(static_cast<std::int64_t>(piece.rule), 1));
   }
 }
 
-void Optimizer::swap_averages(Execution& execution, IndexRange const& range) const {
+void Optimizer::swap_averages(Execution& execution, IndexRange const& range, std::int64_t updates) const {
   for (auto piece = first_piece(range.begin); piece != pieces_.end() && piece->range.begin < range.end; ++piece) {
-    if (piece->average.empty() || ranges_[piece->rule].first->still_frozen) {
+    if (piece->average.empty() || ranges_[piece->rule].first->still_frozen ||
+        updates <= rules_[piece->rule].state_begin) {
       continue;
     }
     IndexRange const swapped{std::max(range.begin, piece->range.begin), std::min(range.end, piece->range.end)};
@@ -287,11 +294,11 @@ void Optimizer::swap_averages(Execution& execution, IndexRange const& range) con
   }
 }
 
-void Optimizer::add_to_values(Execution& execution, IndexRange const& elements, double number) const {
-  for (std::int64_t begin = elements.begin; number != 0 && begin < elements.end; begin += cached_elements) {
-    Tensor const added = scratch_.rows(0, std::min(cached_elements, elements.end - begin));
+void Optimizer::add(Execution& execution, Tensor const& numbers, double number) const {
+  for (std::int64_t begin = 0; number != 0 && begin < numbers.dim(0); begin += cached_elements) {
+    Tensor const added = scratch_.rows(0, std::min(cached_elements, numbers.dim(0) - begin));
     operations_->fill(execution, added, number);
-    operations_->add(execution, parameters_.values().rows(begin, added.dim(0)), added);
+    operations_->add(execution, numbers.rows(begin, added.dim(0)), added);
   }
 }
 

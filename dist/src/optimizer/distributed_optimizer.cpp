@@ -170,14 +170,14 @@ void DistributedOptimizer::compare_matrices() {
   }
 }
 
-void DistributedOptimizer::swap_averages() {
+void DistributedOptimizer::swap_averages(std::int64_t updates) {
   bool const recorded = owned_ && owned_->is_recorded();
   if (sharded_) {
-    change_and_gather([this](BufferShards::Bucket const& /*bucket*/, IndexRange const& block) {
-      optimizer_.swap_averages(execution_, block);
+    change_and_gather([&](BufferShards::Bucket const& /*bucket*/, IndexRange const& block) {
+      optimizer_.swap_averages(execution_, block, updates);
     });
   } else {
-    optimizer_.swap_averages(execution_, {0, parameters_.gradient_size()});
+    optimizer_.swap_averages(execution_, {0, parameters_.gradient_size()}, updates);
   }
   parameters_.bump_versions();
   averages_swapped_ = !averages_swapped_;

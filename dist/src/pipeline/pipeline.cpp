@@ -41,6 +41,7 @@ class Pipeline::Run {
         sums_(pipeline.zeroed_sums(step.micro_batches.count())) {
     if (!training) {
       step_.loss.scale = 0;
+      step_.loss.r_drop = 0;  // there is one pass
     }
   }
 

@@ -104,7 +104,7 @@ Planner::TypicalPack const& Planner::typical(LayoutChoice const& layout) {
   int const context = layout.size(MeshAxis::context);
   return cached(packs_, {max_tokens, context}, [&] {
     constexpr std::int64_t looked_at = 8;
-    auto const whole = request_.samples.cut(0, {.max_tokens = max_tokens});
+    auto const whole = request_.samples.cut(0, {.max_tokens = max_tokens, .passes = request_.config.train.passes()});
     std::int64_t const count = std::min(whole->count(), looked_at);
     std::vector<std::int64_t> tokens;
     double mean = 0;
@@ -119,7 +119,8 @@ Planner::TypicalPack const& Planner::typical(LayoutChoice const& layout) {
     typical.tokens = *nearest;
     std::int64_t max = 0;
     for (int rank = 0; rank < context; ++rank) {
-      auto const split = request_.samples.cut(0, {.max_tokens = max_tokens, .context = {rank, context}});
+      auto const split = request_.samples.cut(
+          0, {.max_tokens = max_tokens, .context = {rank, context}, .passes = request_.config.train.passes()});
       typical.pack = split->micro_batch(nearest - tokens.begin());
       max = std::max(max, tokens_of(typical.pack));
     }
@@ -142,8 +143,10 @@ Planner::Load const& Planner::load(LayoutChoice const& layout) {
       // All ranks wait for the one with the most tokens.
       BatchShare max;
       for (int rank = 0; rank < ranks; ++rank) {
-        BatchShare const share = request_.samples.share_of(
-            batch, {.max_tokens = layout.micro_batch_tokens, .data = {rank * data / ranks, data}, .equal = equal});
+        BatchShare const share = request_.samples.share_of(batch, {.max_tokens = layout.micro_batch_tokens,
+                                                                   .data = {rank * data / ranks, data},
+                                                                   .equal = equal,
+                                                                   .passes = request_.config.train.passes()});
         max.tokens = std::max(max.tokens, share.tokens);
         max.micro_batches = std::max(max.micro_batches, share.micro_batches);
       }

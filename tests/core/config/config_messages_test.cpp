@@ -191,7 +191,8 @@ TEST(ExplainConfig, KeysAndSectionsAreExplained) {
   auto const refusal = [](char const* name) { return message_of<UsageError>([&] { explain_config(name); }); };
   expect_contains(refusal("train.stepz"), "did you mean train.steps?");
   expect_contains(refusal("model.decoder.activatoin"), "there is no key or section");
-  expect_contains(refusal("optimizer.momentum"), "`heddle kernels` lists the update rules with their options");
+  expect_contains(refusal("optimizer.momentum"),
+                  "`heddle kernels` lists update rules and schedules with their options");
   expect_contains(refusal("keep"), "did you mean checkpoint.keep?");
 }
 

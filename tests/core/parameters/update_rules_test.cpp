@@ -125,7 +125,7 @@ TEST(UpdateRules, AWiderModelHasTheRatesOfItsBase) {
       "[model]\nd_model = 256\nheads = 4\n[model.decoder]\nd_model = 1024\n[optimizer]\nbase_width = 64\n"
       "[optimizer.group.slow]\nparameters = [\"encoder.layers.3.*\"]\nlearning_rate_factor = 0.1\n",
       "run.toml");
-  TestBench bench(config.model);
+  TestBench bench(config.model, DType::float64);
   auto const factor = [&](std::string const& name, bool is_matrix, std::string const& rule = "adam") {
     OptimizerConfig optimizer = config.optimizer;
     optimizer.name = rule;

@@ -378,10 +378,26 @@ TEST_P(OptimizerTest, AveragesFollowTheValues) {
   }
   auto const newest = values();
   IndexRange const all{0, parameters().gradient_size()};
-  optimizer.swap_averages(bench_.execution(), all);
+  optimizer.swap_averages(bench_.execution(), all, 0);
+  EXPECT_EQ(values(), newest) << "no update has made averages";
+  optimizer.swap_averages(bench_.execution(), all, 20);
   EXPECT_EQ(heddle::values(parameter(0).value) == kept_for(parameter(0)), false);
-  optimizer.swap_averages(bench_.execution(), all);
+  optimizer.swap_averages(bench_.execution(), all, 20);
   EXPECT_EQ(values(), newest);
+}
+
+TEST_P(OptimizerTest, ARulesOwnAverageIsThatOfTheValues) {
+  OptimizerConfig config;
+  config.name = "schedule_free_adamw";
+  config.groups = {{"matrix", {"matrix"}, {.options = {{"value_offset", {2.0, "", ""}}}, .weight_decay = 0.5}}};
+  config.groups[0].rule.zero_last_row = true;
+  Optimizer const optimizer = bench_.optimizer(config);
+  bench_.update(optimizer, rate, 1);
+  // After its first step the average is where the values are, whatever they stand for.
+  std::vector<double> const expected = heddle::values(parameter(0).value);
+  IndexRange const place{parameter(0).place.begin, parameter(0).place.begin + 15};
+  EXPECT_LE(relative_error(heddle::values(optimizer.state_in("average", place)), expected), tolerance());
+  EXPECT_EQ(expected.back(), 0);
 }
 
 TEST_P(OptimizerTest, GroupingAgainKeepsTheState) {

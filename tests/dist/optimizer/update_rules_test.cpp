@@ -84,7 +84,7 @@ TEST_F(UpdateRulesTest, ValuesAndAveragesAreExchangedAndBroughtBack) {
       SyntheticModel model(state_of(layout), options);
       SCOPED_TRACE(testing::Message() << model.parallel.mesh.to_string() << (shard ? ", sharded" : ""));
       std::vector<WholeTensor> const before = run_steps(model, 0, 3, false);
-      model.optimizer.swap_averages();
+      model.optimizer.swap_averages(3);
       std::vector<WholeTensor> const exchanged = model.gathered();
       for (std::size_t index = 0; index < before.size(); ++index) {
         auto const& [name, shape, arrays] = before[index];
@@ -94,7 +94,7 @@ TEST_F(UpdateRulesTest, ValuesAndAveragesAreExchangedAndBroughtBack) {
         EXPECT_FALSE(averaged && arrays.at(value_key) == arrays.at(average_key)) << name;
       }
       EXPECT_NO_THROW(check_replicas(model.parallel, model.parameters)) << "each replica has the averages";
-      model.optimizer.swap_averages();
+      model.optimizer.swap_averages(3);
       expect_on_rank_0(model.gathered(), before);
       EXPECT_NO_THROW(check_replicas(model.parallel, model.parameters, &model.optimizer));
     }
@@ -104,8 +104,8 @@ TEST_F(UpdateRulesTest, ValuesAndAveragesAreExchangedAndBroughtBack) {
 TEST_F(UpdateRulesTest, DamageBetweenAnExchangeAndTheNextUpdateIsFound) {
   SyntheticModel model(state_of({1, world_.size(), 1, 1}), {.shard = true, .average = Average::ema});
   model.step(0, rule_batches);
-  model.optimizer.swap_averages();
-  model.optimizer.swap_averages();
+  model.optimizer.swap_averages(3);
+  model.optimizer.swap_averages(3);
   EXPECT_TRUE(model.optimizer.damaged().empty());
   Tensor const average = model.optimizer.local().state().at(average_key);
   std::vector<float> numbers = to_host<float>(average);

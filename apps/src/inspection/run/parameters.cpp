@@ -69,6 +69,10 @@ boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& c
   boost::json::array norms;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     UpdateRule rule = update_rule(config.optimizer, tensor.name);
+    bool const is_table = tensor.name == "output.weight" || tensor.name.ends_with("embedding.weight") ||
+                          tensor.name.ends_with("positions.weight");
+    rule.learning_rate_factor *=
+        width_factor(config.optimizer, tensor.name, tensor.shape.size() == 2 && !is_table, false);
     if (!rule.name.starts_with("adam")) {
       rule.name = config.optimizer.rest;  // which Adam's state is of, if there is any
     }

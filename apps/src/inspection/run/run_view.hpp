@@ -24,7 +24,7 @@ struct RunView {
 
 /// Opens a run's directory, its checkpoints directory, or one checkpoint's. Throws DataError where there is neither a
 /// checkpoint nor a metrics.jsonl, or where no checkpoint verifies, as far as these keys need it.
-RunView open_run(std::string const& path, std::string const& which, WantedKeys const& keys = {value_key});
+RunView open_run(std::string const& path, std::string const& which, WantedKeys const& keys = {value_key, average_key});
 
 /// The state of a checkpoint as pairs of strings, label and value: {"step", "1,000"}, …
 std::vector<std::pair<std::string, std::string>> checkpoint_facts(Checkpoint const& checkpoint);

@@ -165,9 +165,11 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
   std::map<std::string, std::vector<std::string>> lacking;
   std::map<std::string, std::size_t> wanted;
   for (StreamedTensor const& tensor : tensors) {
+    std::vector<std::string> const state(tensor.keys.begin() + 1, tensor.keys.end());
+    bool const begins = !has_state(checkpoint, tensor.name, state);
     for (std::string const& key : tensor.keys) {
       ++wanted[key];
-      if (!checkpoint.tensor(tensor.name).find(key)) {
+      if (!has_key(checkpoint, tensor.name, key) || (begins && key == average_key)) {
         lacking[key].push_back(tensor.name);
       }
     }
@@ -176,7 +178,8 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
   for (auto const& [key, names] : lacking) {
     bool const all = names.size() == wanted[key] && names.size() > 1;
     messages.push_back(fmt::format(
-        "note: {} is not in the checkpoint and starts at {}: {}", key, key == average_key ? "the values" : "zero",
+        "note: {} {}: {}", key,
+        key == average_key ? "starts at the values" : "is not in the checkpoint and starts at zero",
         all ? fmt::format("all {} parameters that keep it", readable_count(names.size())) : shortened(names)));
   }
   return messages;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,9 @@
 #include "run/directory/warning.hpp"
 
 namespace heddle {
+
+struct Config;
+struct Registries;
 
 /// A configuration as commands get it.
 struct ConfigOptions {
@@ -25,6 +29,8 @@ struct TrainOptions : ConfigOptions {
   bool dry_run = false;      ///< `train` only
   std::optional<int> ranks;  ///< number of ranks of a dry run; none: 1
   Verbosity verbosity = Verbosity::normal;
+  /// Changes the configuration once plug-ins have registered what they bring; the same on all ranks. Null: nothing.
+  std::function<void(Config&, Registries const&)> change = {};
 };
 
 }  // namespace heddle

@@ -114,12 +114,12 @@ class OutputLoss {
   /// evaluate without the transform: `hidden` is its output.
   void evaluate_transformed(LayerContext& context, Tensor const& hidden, RowTargets const& targets,
                             Training const& training, Tensor const& grad_hidden) const;
-  /// The same for two passes: r_drop above 0.
   struct Stream {
     Tensor hidden;       ///< [rows, d_model]
     Tensor grad_hidden;  ///< as hidden; empty: no gradient is wanted
     RowTargets targets;
   };
+  /// evaluate_transformed for two passes: r_drop above 0. Throws Error for an odd number of rows.
   void evaluate_passes(LayerContext& context, Stream const& stream, Training const& training) const;
   void evaluate_pairs(LayerContext& context, std::array<Stream, 2> const& passes, Training const& training,
                       std::array<Tensor, 2> const& row_losses) const;

@@ -23,13 +23,16 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name);
 
 /// The rule that updates the parameter of this name: update_rule's or, where that is one over matrices and the
 /// parameter is not such a matrix (ParameterSpec::matrix), optimizer.rest, else [optimizer]'s if it updates elements,
-/// else MatrixRule::rest, with [optimizer]'s options. With optimizer.base_width its learning rate is that of a model of
-/// that width, changed so that a step changes what layers compute by as much (Yang et al. 2022, Everett et al. 2024):
-/// where d_model is m times the base, by 1 / m for matrices of layers and for tables that may be the output's, by 1 / √m
-/// for those of rules over matrices and for the encoder's own table, whose rows are multiplied by √d_model. Throws as
-/// update_rule and rule_definition do.
+/// else MatrixRule::rest, with [optimizer]'s options. Its learning rate has the width_factor. Throws as update_rule and
+/// rule_definition do.
 UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& registries, std::string const& name,
                          bool is_matrix);
+
+/// The factor of a parameter's learning rate with optimizer.base_width, so that a step changes what layers compute by
+/// as much as in a model of that width (Yang et al. 2022, Everett et al. 2024). Where d_model is m times the base: 1 /
+/// m for matrices of layers and for tables that may be the output's; 1 / √m for matrices whose rule is one over
+/// matrices and for the encoder's own table, whose rows are multiplied by √d_model; otherwise 1.
+double width_factor(OptimizerConfig const& config, std::string const& name, bool is_matrix, bool over_matrices);
 
 /// The keys of what is kept for a parameter that the rule updates: the rule's own, and its average if there is one.
 std::vector<std::string> state_keys(UpdateRule const& chosen, RuleDefinition const& rule);

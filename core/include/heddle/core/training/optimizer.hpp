@@ -55,9 +55,10 @@ class Optimizer {
 
   /// Whether averages of the values are kept: as state under average_key.
   bool has_averages() const { return has_averages_; }
-  /// Exchanges the values in `range`, which must lie within one of the parts, with their averages, where an update has
-  /// made one. A second call brings all back, bitwise. The caller increments the versions.
-  void swap_averages(Execution& execution, IndexRange const& range) const;
+  /// After `updates` of the run's updates: exchanges the values in `range`, which must lie within one of the parts,
+  /// with their averages, where an update has made one. A second call brings all back, bitwise. The caller increments
+  /// the versions.
+  void swap_averages(Execution& execution, IndexRange const& range, std::int64_t updates) const;
 
   /// sum [1] in float64 += Σ g² of the gradients in `range`, those of the numbers that the values stand for.
   void add_sum_of_squares(Execution& execution, IndexRange const& range, Tensor const& sum) const;
@@ -104,8 +105,8 @@ class Optimizer {
   void update(Execution& execution, Piece const& piece, IndexRange const& updated) const;
   /// The part of the newest values in the averages that update number `step` makes (1 for the first).
   double share_of_newest(std::int64_t step) const;
-  /// Adds a number to each of these elements of the values.
-  void add_to_values(Execution& execution, IndexRange const& elements, double number) const;
+  /// Adds a number to each of these [n].
+  void add(Execution& execution, Tensor const& numbers, double number) const;
 
   OptimizerConfig config_;
   bool has_averages_;

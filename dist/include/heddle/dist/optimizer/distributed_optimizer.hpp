@@ -52,9 +52,10 @@ class DistributedOptimizer {
   double update(double own_sum_of_squares, double learning_rate, std::int64_t step,
                 GradientsAfter after = GradientsAfter::kept);
 
-  /// Exchanges all values with their averages (Optimizer::swap_averages); a second call brings them back, bitwise. An
-  /// update, a save or a check of replicas may not come between the two. Collective over the replicas.
-  void swap_averages();
+  /// After `updates` of the run's updates: exchanges all values with their averages (Optimizer::swap_averages); a
+  /// second call brings them back, bitwise. An update, a save or a check of replicas may not come between the two.
+  /// Collective over the replicas.
+  void swap_averages(std::int64_t updates);
 
   bool sharded() const { return sharded_; }
   /// The ranges of the buffers whose state this rank keeps, and that state.
