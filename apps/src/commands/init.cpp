@@ -53,7 +53,7 @@ struct ModelSize {
 };
 
 constexpr ModelSize model_sizes[] = {
-    {"tiny",  // apps/examples/multi30k.toml
+    {"tiny",
      "encoder_layers = 3\ndecoder_layers = 3\nd_model = 128\nd_ff = 512\nheads = 4\nnorm = \"pre\"\n"
      "tie_embeddings = true\ndropout = 0.2\nmax_length = 256\n",
      "steps = 4000\nbatch_tokens = 4096\nmicro_batch_tokens = 4096\nlabel_smoothing = 0.1\nvalidate_every = 500\n",

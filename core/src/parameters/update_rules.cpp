@@ -96,9 +96,10 @@ void check_averages(OptimizerConfig const& config, KernelRegistries const& regis
   }
   if (!std::ranges::all_of(names, own)) {
     throw ConfigError(
-        "{} averages the parameters itself, so it must be the only update rule: expected it as {}, and "
-        "no other in groups",
-        *averaging, config.places.of("name"));
+        "{}: {} averages the parameters itself and must be the only update rule, of [optimizer] and of its groups; it "
+        "is "
+        "beside {}",
+        config.places.of("name"), *averaging, *std::ranges::find_if_not(names, own));
   }
   if (config.average != Average::none) {
     throw ConfigError("{} = \"{}\": {} averages the parameters itself; leave it out", config.places.of("average"),

@@ -117,10 +117,13 @@ void verify_share(std::vector<std::shared_ptr<BlockReader>> const& files, std::v
   }
 }
 
-/// Lets readers of values find the averages there.
-void exchange_averages(std::vector<TensorInfo>& tensors) {
-  for (TensorInfo& tensor : tensors) {
-    if (auto const average = tensor.find(average_key)) {
+/// Lets readers of values find the averages there, where an update has made one.
+void exchange_averages(CheckpointIndex& index) {
+  CheckpointContents const& contents = index.contents;
+  for (TensorInfo& tensor : index.tensors) {
+    auto const average = tensor.find(average_key);
+    auto const begin = contents.state_begins.find(tensor.name);
+    if (average && contents.state.step > (begin == contents.state_begins.end() ? 0 : begin->second)) {
       std::swap(tensor.offsets.at(*average), tensor.offsets.at(*tensor.find(value_key)));
     }
   }
@@ -244,7 +247,7 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
     index = read_index(directory, texts.state, manifest);
     stored = index.tensors;
     if (keys == WantedKeys{value_key} && !index.contents.state.values_better) {
-      exchange_averages(index.tensors);
+      exchange_averages(index);
     }
     if (verification == Verification::at_opening) {
       verify_share(files, index.tensors, keys, world);

@@ -104,6 +104,11 @@ TEST_F(CheckpointTest, ReadersOfValuesGetTheAveragesUnlessTheValuesWereBetter) {
     EXPECT_THAT(whole.read("w", average_key), ElementsAre(5, -6));
     EXPECT_EQ(whole.state().values_better, values_better);
   }
+  SampleState young(3);  // an average that begins with the next update
+  young.contents().state_begins["w"] = 3;
+  young.tensors().add({"w", {2}, {value_key, average_key}}, {{{1, 2}, {0, 0}}});
+  fs::path const directory = young.commit_to(store()).directory;
+  EXPECT_THAT(Checkpoint::open(directory, Communicator::self(), {value_key}).read("w"), ElementsAre(1, 2));
 }
 
 TEST_F(CheckpointTest, ArraysMayHaveAnotherShapeThanTheValue) {

@@ -81,14 +81,15 @@ bool has_state(Checkpoint const& checkpoint, std::string const& name, std::vecto
          });
 }
 
-/// The key of a parameter whose array in the checkpoint is its state of that key; none: that starts at zero.
+/// The key of a parameter whose array in the checkpoint becomes its state of that key; none: that starts at zero.
 std::optional<std::string> stored_key(Checkpoint const& checkpoint, Parameter const& parameter,
                                       std::string const& key) {
   std::string const& name = parameter.spec.name;
-  if (!has_state(checkpoint, name, parameter.state)) {
-    return {};
+  bool const stored = has_state(checkpoint, name, parameter.state);
+  if (key == average_key && checkpoint.contains(name)) {
+    return stored && has_key(checkpoint, name, key) ? key : value_key;
   }
-  return key == average_key && !has_key(checkpoint, name, key) ? value_key : key;
+  return stored ? std::optional(key) : std::nullopt;
 }
 
 void require_state_shape(Checkpoint const& checkpoint, Parameter const& parameter, std::string const& key) {
