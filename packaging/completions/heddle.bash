@@ -16,7 +16,7 @@ _heddle_keys() {
   "$1" config --defaults 2> /dev/null |
     awk '/^\[/ { section = substr($1, 2, index($1, "]") - 2) } /^\[.*: NAME = / { print section "." } /^[a-z_0-9]+ = / { print section "." $1 }'
   if [[ $2 == optimizer.* ]]; then
-    "$1" kernels 2> /dev/null | awk '/^[^ ]/ { rules = /^Update rules/ } rules && /^        [a-z]/ { print "optimizer." $1 }' | sort -u
+    "$1" kernels 2> /dev/null | awk '/^[^ ]/ { rules = /^(Update rules|Schedules)/ } rules && /^        [a-z]/ { print "optimizer." $1 }' | sort -u
   fi
 }
 

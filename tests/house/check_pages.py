@@ -131,7 +131,7 @@ def program_names(program):
             keys.add(section)
         elif key:
             keys.add(f"{section}.{key.group(1)}")
-    rules = output(program, "kernels").split("\nUpdate rules")[-1].split("\n\n")[0]
+    rules = output(program, "kernels").split("\nUpdate rules")[-1].split("\nMetrics")[0]  # and schedules
     keys |= {f"optimizer.{option}" for option in re.findall(r"^ {8}([a-z0-9_]+) ", rules, re.M)}
     return commands, keys
 

@@ -78,8 +78,9 @@ completed() {
 [ "$(completed checkpoint p)" = prune ] || fail "an action is not completed: $(completed checkpoint p)"
 [ "$(completed help trans)" = translate ] || fail "a command is not completed after help: $(completed help trans)"
 [ "$(completed train run.toml --set train.st)" = "train.steps=" ] || fail "a key is not completed: $(completed train run.toml --set train.st)"
-[ "$(completed train run.toml --set optimizer.b)" = "optimizer.beta1= optimizer.beta2= optimizer.bfloat16=" ] ||
+[ "$(completed train run.toml --set optimizer.b)" = "optimizer.base_width= optimizer.beta1= optimizer.beta2= optimizer.bfloat16=" ] ||
   fail "options of update rules are not completed: $(completed train run.toml --set optimizer.b)"
+[ "$(completed train run.toml --set optimizer.min)" = "optimizer.min_factor=" ] || fail "options of schedules are not completed"
 [ "$(completed train run.toml --set data.valid_s)" = data.valid_sets. ] || fail "no validation set is completed"
 "$HEDDLE" config --explain optimizer.beta1 > explained
 grep -q '^# with optimizer.name = "adam": a number, .*: decay rate of the first moment' explained || { cat explained; fail "an option is not explained"; }
