@@ -52,6 +52,7 @@ parameters = ["decoder.layers.0.*", "decoder.*.norm.*"]\nunfreeze_at = 9
 variant rules $'positions = "learned"' $'[optimizer.group.lion]\nparameters = ["encoder.layers.*"]\nname = "lion"\nweight_decay = 0.1
 learning_rate_factor = 0.2\n[optimizer.group.sgd]\nparameters = ["decoder.layers.*"]\nname = "sgd"\nnesterov = true'
 
+variant two-passes 'dropout = 0.1' '' --set train.r_drop=1
 # Validations exchange the values and their averages, and bring the values back.
 variant averages 'dropout = 0.1' '' --set optimizer.average=ema --set train.validate_every=4 --set train.validate_bleu=false
 variant schedule-free 'dropout = 0.1' '' --set optimizer.name=schedule_free_adamw --set optimizer.schedule=constant \
