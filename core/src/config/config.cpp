@@ -479,8 +479,8 @@ void complete_and_check(Config& config, ConfigDocument const& document) {
       config.optimizer.layers[stack] = (config.model.*stack_kind(stack).config).layers;
     }
   }
-  for (std::string const& stack : config.model.stacks) {
-    if (config.optimizer.base_width > 0) {
+  if (config.optimizer.base_width > 0) {
+    for (std::string const& stack : config.model.stacks) {
       config.optimizer.widths[stack] = layer_config(config.model, stack_kind(stack).config, -1).d_model;
     }
   }

@@ -234,7 +234,7 @@ void add_stage(Keys const& keys, DataStage& stage) {
   keys.key("epochs", stage.epochs, at_least(0), "end after N passes over `corpus`; 0: not by them");
   keys.key("corpus", stage.corpus, any(), "the corpus that `epochs` counts");
   keys.key("steps", stage.steps, between(0, max_steps), "end after N steps; 0: not by them");
-  keys.key("stalled", stage.stalled, at_least(0), "end after N validations without a better one; 0: not by them");
+  keys.key("stalled", stage.stalled, at_least(0), "end after N validations without improvement; 0: not by them");
 }
 
 void add_paths(ConfigTree& tree, Config& config) {
@@ -380,7 +380,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.free("initialize_rename", train.initialize_rename, any(),
             "\"THERE -> HERE\": names of parameters, with one * or none on both sides; \"THERE ->\": not taken");
   keys.free("check_every_steps", train.check_every_steps, at_least(0), "steps between checks of replicas; 0: at saves");
-  keys.free("hang_seconds", train.hang_seconds, at_least(0), "without progress end the run (86); 0: never");
+  keys.free("hang_seconds", train.hang_seconds, at_least(0), "exit with 86 after N without progress; 0: never");
   add_metrics(tree, train);
 }
 
@@ -423,14 +423,14 @@ void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
   keys.key("rewarm_at", optimizer.rewarm_at, at_least(0), "after this step the rate grows from 0 again");
   keys.key("rewarm_steps", optimizer.rewarm_steps, at_least(0), "it grows in this many steps; 0: it does not");
   keys.key("plateau_validations", optimizer.plateau_validations, at_least(0),
-           "so many without a better one lower the rate; 0: never");
+           "lower the rate after N without improvement; 0: never");
   keys.key("plateau_factor", optimizer.plateau_factor, inside_zero_and_one(), "by this factor, on top of the schedule");
   keys.key("weight_decay", optimizer.weight_decay, at_least(0), "decay of the parameters towards 0");
   keys.key("clip_norm", optimizer.clip_norm, at_least(0), "clip gradients to this global norm; 0 disables clipping");
-  keys.free("average", optimizer.average, "kept beside the parameters");
+  keys.free("average", optimizer.average, "of the parameters, kept beside them");
   keys.free("average_decay", optimizer.average_decay, below_one(), "the average's share in its next value");
   keys.key("layer_decay", optimizer.layer_decay, {.max = 1, .above_min = true},
-           "of the rate from a layer to the one below it");
+           "the rate's factor from a layer to the one below");
   keys.key("base_width", optimizer.base_width, between(0, max_width),
            "the rate is that of this d_model; 0: of this model");
   add_named_tables(tree, "optimizer.group", optimizer.groups, {.name = "slow", .parameters = {"encoder.*"}},

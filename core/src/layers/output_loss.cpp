@@ -224,27 +224,32 @@ void OutputLoss::evaluate_transformed(LayerContext& context, Tensor const& hidde
   Tensor const whole = region_.enter(context, hidden);
   Tensor const grad_whole = with_gradient ? region_.partial_of(context, grad_hidden) : Tensor();
   RowTargets const rows = converted(context, targets, statistics_dtype(hidden.dtype()));
-  if (training.r_drop > 0) {
-    evaluate_passes(context, {whole, grad_whole, rows}, training);
-  }
-  std::int64_t const alone = training.r_drop > 0 ? 0 : whole.dim(0);
-  for (std::int64_t begin = 0; begin < alone; begin += chunk_tokens_) {
-    ArenaScope const scope(context.arena);
-    std::int64_t const count = std::min(chunk_tokens_, whole.dim(0) - begin);
-    Tensor const chunk = whole.rows(begin, count);
-    Tensor const chunk_logits = logits(context, chunk, chunk.dtype());
-    RowTargets const chunk_targets{rows.id.rows(begin, count),
-                                   rows.weight.empty() ? Tensor() : rows.weight.rows(begin, count)};
-    Training of_chunk = training;
-    of_chunk.row_losses = training.row_losses.empty() ? Tensor() : training.row_losses.rows(begin, count);
-    evaluate_chunk(context, call(chunk_logits, chunk_targets, training), of_chunk, with_gradient);
-    if (with_gradient) {
-      add_gradients(context, chunk_logits, chunk, grad_whole.rows(begin, count));
-    }
-  }
+  Stream const stream{whole, grad_whole, rows};
+  training.r_drop > 0 ? evaluate_passes(context, stream, training) : evaluate_pass(context, stream, training);
   if (with_gradient) {
     region_.leave(context, grad_whole, grad_hidden);
   }
+}
+
+void OutputLoss::evaluate_pass(LayerContext& context, Stream const& stream, Training const& training) const {
+  for (std::int64_t begin = 0; begin < stream.hidden.dim(0); begin += chunk_tokens_) {
+    ArenaScope const scope(context.arena);
+    std::int64_t const count = std::min(chunk_tokens_, stream.hidden.dim(0) - begin);
+    Stream const chunk = rows_of(stream, begin, count);
+    Tensor const chunk_logits = logits(context, chunk.hidden, chunk.hidden.dtype());
+    Training of_chunk = training;
+    of_chunk.row_losses = training.row_losses.empty() ? Tensor() : training.row_losses.rows(begin, count);
+    bool const with_gradient = !chunk.grad_hidden.empty();
+    evaluate_chunk(context, call(chunk_logits, chunk.targets, training), of_chunk, with_gradient);
+    if (with_gradient) {
+      add_gradients(context, chunk_logits, chunk.hidden, chunk.grad_hidden);
+    }
+  }
+}
+
+OutputLoss::Stream OutputLoss::rows_of(Stream const& stream, std::int64_t begin, std::int64_t count) {
+  auto const part = [=](Tensor const& tensor) { return tensor.empty() ? Tensor() : tensor.rows(begin, count); };
+  return {part(stream.hidden), part(stream.grad_hidden), {part(stream.targets.id), part(stream.targets.weight)}};
 }
 
 void OutputLoss::evaluate_chunk(LayerContext& context, SoftmaxCrossEntropyCall const& call, Training const& training,
@@ -282,9 +287,6 @@ void OutputLoss::evaluate_passes(LayerContext& context, Stream const& stream, Tr
   if (2 * half != stream.hidden.dim(0)) {
     throw Error("{} rows are not those of two passes", stream.hidden.dim(0));
   }
-  auto const rows_of = [](Tensor const& tensor, std::int64_t begin, std::int64_t count) {
-    return tensor.empty() ? Tensor() : tensor.rows(begin, count);
-  };
   std::int64_t const chunk = std::max<std::int64_t>(1, chunk_tokens_ / 2);
   for (std::int64_t begin = 0; begin < half; begin += chunk) {
     ArenaScope const scope(context.arena);
@@ -293,9 +295,7 @@ void OutputLoss::evaluate_passes(LayerContext& context, Stream const& stream, Tr
     std::array<Tensor, 2> row_losses;
     for (std::size_t pass = 0; pass < 2; ++pass) {
       std::int64_t const first = begin + static_cast<std::int64_t>(pass) * half;
-      passes[pass] = {stream.hidden.rows(first, count),
-                      rows_of(stream.grad_hidden, first, count),
-                      {stream.targets.id.rows(first, count), rows_of(stream.targets.weight, first, count)}};
+      passes[pass] = rows_of(stream, first, count);
       row_losses[pass] = training.row_losses.empty()
                              ? context.arena.allocate(statistics_dtype(stream.hidden.dtype()), {count, 2})
                              : training.row_losses.rows(first, count);

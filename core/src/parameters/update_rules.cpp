@@ -96,9 +96,8 @@ void check_averages(OptimizerConfig const& config, KernelRegistries const& regis
   }
   if (!std::ranges::all_of(names, own)) {
     throw ConfigError(
-        "{}: {} averages the parameters itself and must be the only update rule, of [optimizer] and of its groups; it "
-        "is "
-        "beside {}",
+        "{}: {} averages the parameters itself and must be the only update rule, of [optimizer] and of its groups, but "
+        "{} is one, too",
         config.places.of("name"), *averaging, *std::ranges::find_if_not(names, own));
   }
   if (config.average != Average::none) {

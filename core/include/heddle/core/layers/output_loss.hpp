@@ -114,12 +114,16 @@ class OutputLoss {
   /// evaluate without the transform: `hidden` is its output.
   void evaluate_transformed(LayerContext& context, Tensor const& hidden, RowTargets const& targets,
                             Training const& training, Tensor const& grad_hidden) const;
+  /// Rows of the whole side, on every tensor rank.
   struct Stream {
     Tensor hidden;       ///< [rows, d_model]
     Tensor grad_hidden;  ///< as hidden; empty: no gradient is wanted
     RowTargets targets;
   };
-  /// evaluate_transformed for two passes: r_drop above 0. Throws Error for an odd number of rows.
+  static Stream rows_of(Stream const& stream, std::int64_t begin, std::int64_t count);
+  /// evaluate_transformed of the gathered rows, where r_drop is 0.
+  void evaluate_pass(LayerContext& context, Stream const& stream, Training const& training) const;
+  /// The same where r_drop is above 0. Throws Error for an odd number of rows.
   void evaluate_passes(LayerContext& context, Stream const& stream, Training const& training) const;
   void evaluate_pairs(LayerContext& context, std::array<Stream, 2> const& passes, Training const& training,
                       std::array<Tensor, 2> const& row_losses) const;
