@@ -234,7 +234,7 @@ void add_stage(Keys const& keys, DataStage& stage) {
   keys.key("epochs", stage.epochs, at_least(0), "end after N passes over `corpus`; 0: not by them");
   keys.key("corpus", stage.corpus, any(), "the corpus that `epochs` counts");
   keys.key("steps", stage.steps, between(0, max_steps), "end after N steps; 0: not by them");
-  keys.key("stalled", stage.stalled, at_least(0), "end after N validations without improvement; 0: not by them");
+  keys.key("stalled", stage.stalled, at_least(0), "end after N validations without a better one; 0: not by them");
 }
 
 void add_paths(ConfigTree& tree, Config& config) {
