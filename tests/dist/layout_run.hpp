@@ -69,6 +69,12 @@ inline Config config_of(Variant const& variant, Layout const& layout) {
   config.train.label_smoothing = 0.1;
   config.train.seed = 3;
   config.optimizer.clip_norm = 0.5;
+  std::string const teacher =
+      "[model]\nencoder_layers = 2\ndecoder_layers = 2\nd_model = 24\nd_ff = 16\nheads = 4\nmax_length = "
+      "32\noutput_bias = ";
+  for (std::string const& name : config.train.teacher) {
+    config.teachers.push_back(parse_config(teacher + (name == "one" ? "true" : "false"), "test").model);
+  }
   return config;
 }
 
@@ -82,6 +88,9 @@ class LayoutRun {
         parallel_(parallel_of(layout, world)),
         engine_({config_, bench_.registries(), parallel_, bench_.execution(), vocabulary, dtype}) {
     engine_.parameters().initialize(config_.train.seed);
+    for (Teacher& teacher : engine_.teachers()) {
+      teacher.parameters().initialize(7);
+    }
   }
 
   Pack pack(int step, std::int64_t index) const {

@@ -60,7 +60,7 @@ inline std::vector<Variant> other_variants() {
       {NormPlacement::post, true,
        "positions = \"alibi\"\nactivation = \"silu\"\nrecompute = \"layer\"\n"
        "[model.decoder]\ncross_attention = { kv_heads = 4, guided_alignment_weight = 0.2 }\n[train]\nz_loss = "
-       "0.01\nr_drop = 2.0",
+       "0.01\nr_drop = 2.0\nteacher = [\"one\"]\nteacher_weight = 0.3",
        true},
       {NormPlacement::pre, false,
        "positions = \"relative_buckets\"\nposition_buckets = 8\nmax_distance = 6\nactivation = \"gelu_tanh\"\n"
@@ -77,7 +77,7 @@ inline std::vector<Variant> other_variants() {
        "rotary_scaling = \"yarn\"\nrotary_factor = 2.0\nrotary_original_length = 16\n"
        "[model.encoder]\nd_model = 32\nself_attention = { biases = \"qkv\" }\n"
        "[model.decoder]\nself_attention = { joint_query_key_norm = true, kv_heads = 4, biases = \"none\" }\n"
-       "cross_attention = { joint_query_key_norm = true, biases = \"qkv\" }"},
+       "cross_attention = { joint_query_key_norm = true, biases = \"qkv\" }\n[train]\nteacher = [\"one\", \"two\"]"},
       {NormPlacement::both, true,
        "biases = false\nlogit_cap = 5.0\nrecompute = \"layer\"\n"
        "[model.encoder]\nself_attention = { biases = \"all\" }\n"

@@ -53,6 +53,8 @@ variant rules $'positions = "learned"' $'[optimizer.group.lion]\nparameters = ["
 learning_rate_factor = 0.2\n[optimizer.group.sgd]\nparameters = ["decoder.layers.*"]\nname = "sgd"\nnesterov = true'
 
 variant two-passes 'dropout = 0.1' '' --set train.r_drop=1
+variant taught 'dropout = 0.1' '' --set 'train.teacher=["two-passes.undisturbed", "rules.undisturbed/checkpoints"]'
+grep -q 'teacher: .*/rules.undisturbed/checkpoints/step-00000024 (step 24)' log || fail "a teacher is not named"
 # Validations exchange the values and their averages, and bring the values back.
 variant averages 'dropout = 0.1' '' --set optimizer.average=ema --set train.validate_every=4 --set train.validate_bleu=false
 variant schedule-free 'dropout = 0.1' '' --set optimizer.name=schedule_free_adamw --set optimizer.schedule=constant \

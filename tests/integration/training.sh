@@ -176,6 +176,23 @@ for command in "train run.toml --dry-run" "plan run.toml --nodes 1 --ranks-per-n
 done
 train 0 0 --set run.directory=passes --set train.r_drop=1 --set model.dropout=0.1 --set train.steps=5
 
+# A teacher of its own size is planned, trained from on every layout of two ranks, and refused where its tokens are others.
+teacher='train.teacher=["passes"]'
+for command in "train run.toml --dry-run" "plan run.toml --nodes 1 --ranks-per-node 2"; do
+  "$HEDDLE" $command --set "$teacher" > log 2>&1 || fail "$command with a teacher"
+done
+for layout in data tensor pipeline context; do
+  train 2 0 --set run.directory=taught-$layout --set "$teacher" --set train.steps=5 --set parallel.$layout=2 --set model.d_ff=32
+  losses+=$(tail -n 1 taught-$layout/metrics.jsonl | sed 's/.*"train_loss":\([0-9.]*\).*/\1 /')
+done
+awk '{ for (i = 2; i <= NF; ++i) if ($i - $1 > 1e-4 || $1 - $i > 1e-4) exit 1; exit NF != 4 }' <<< "$losses" ||
+  fail "with a teacher the losses are $losses"
+train 0 65 --set run.directory=refused --set 'train.teacher=["nobody"]'
+"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en --valid-target text/valid.de \
+  --vocab-size 100 --out other > log 2>&1 || fail "prepare with another vocabulary"
+train 0 65 --set run.directory=refused --set "$teacher" --set data.train=other/train.h5 --set data.valid=other/valid.h5
+grep -q "train.teacher: .*passes/.* was trained with another vocabulary than this run's data have" log || fail "a teacher of other tokens"
+
 # A range test proposes a rate, on one rank and on two, leaves a plot and no checkpoint, and overwrites nothing.
 for ranks in 0 2; do
   command=("$HEDDLE"); [ $ranks = 0 ] || command=("$HEDDLE_MPIRUN" -np $ranks "$HEDDLE")

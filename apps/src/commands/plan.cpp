@@ -16,6 +16,7 @@
 #include "commands.hpp"
 #include "planning/config_edit.hpp"
 #include "planning/plan_session.hpp"
+#include "run/checkpoints/teachers.hpp"
 #include "run/configuration/config_check.hpp"
 #include "run/configuration/kernel_cache.hpp"
 #include "run/configuration/registration.hpp"
@@ -131,6 +132,7 @@ void load(PlanOptions const& options, Execution& execution, Loaded& loaded) {
   check_config(checked, loaded.registries);
   resolve_rules(loaded.config.optimizer, loaded.registries.kernels, loaded.registries.schedules);
   resolve_validate_bleu(loaded.config, loaded.registries);
+  find_teachers(loaded.config, loaded.registries);
 }
 
 std::int64_t node_memory(double gibibytes) {

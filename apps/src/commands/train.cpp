@@ -16,6 +16,7 @@
 #include "command_line/train_options.hpp"
 #include "commands.hpp"
 #include "planning/dry_run.hpp"
+#include "run/checkpoints/teachers.hpp"
 #include "run/configuration/config_check.hpp"
 #include "run/configuration/kernel_cache.hpp"
 #include "run/configuration/registration.hpp"
@@ -135,6 +136,7 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
   }
   resolve_rules(config.optimizer, registries.kernels, registries.schedules);
   resolve_validate_bleu(config, registries);
+  find_teachers(config, registries, world);
   ParallelState const parallel = make_parallel(config, registries, world);
   auto const directory = choose_run_directory(config, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, machine_name(level), world);
@@ -176,6 +178,7 @@ ExitCode train_dry(TrainOptions const& options) {
   check_config(config, registries, options.ranks.value_or(1));
   resolve_rules(config.optimizer, registries.kernels, registries.schedules);
   resolve_validate_bleu(config, registries);
+  find_teachers(config, registries);
   print_warnings(config);
   return dry_run({.options = options,
                   .config = config,

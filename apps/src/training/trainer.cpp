@@ -17,6 +17,7 @@
 #include "run/checkpoints/base.hpp"
 #include "run/checkpoints/checkpoint.hpp"
 #include "run/checkpoints/checkpoint_room.hpp"
+#include "run/checkpoints/teachers.hpp"
 #include "training/supervision/earlier_starts.hpp"
 
 namespace heddle {
@@ -42,6 +43,10 @@ Trainer::Trainer(TrainerSetup const& setup)
       checkpoints_({config_, setup.parallel.world, setup.directory, output_.log()}),
       loss_watch_(input_.vocabulary().target, config_.optimizer.warmup_steps) {
   setup_.watch.phase("reading checkpoints");
+  for (std::string const& message :
+       load_teachers(config_, input_.data().vocabulary(), model_.engine().teachers(), setup_.parallel.world)) {
+    output_.log().info(message);
+  }
   std::optional<Initialization> const initialization = find_initialization();
   std::int64_t const origin_bytes = require_room(initialization);
   output_.open_directory();

@@ -350,6 +350,8 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.identity("frozen_precision", train.frozen_precision, "dtype of weights and tables that no step changes");
   keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
   keys.key("r_drop", train.r_drop, at_least(0), "weight of R-Drop's divergence of two passes; 0: one pass");
+  keys.key("teacher", train.teacher, one_or_several, "runs or checkpoints whose distributions the model learns, too");
+  keys.key("teacher_weight", train.teacher_weight, between(0, 1), "their part of the loss; labels have the rest");
   keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z, Z the sum of exp(logits)");
   keys.key("task", train.task, any(), "registered name (see train.md); default: the task of model.stacks");
   keys.key("mask_rate", train.mask_rate, inside_zero_and_one(), "fraction of tokens that masking tasks mask");

@@ -224,7 +224,11 @@ void OutputLoss::evaluate_transformed(LayerContext& context, Tensor const& hidde
   Tensor const whole = region_.enter(context, hidden);
   Tensor const grad_whole = with_gradient ? region_.partial_of(context, grad_hidden) : Tensor();
   RowTargets const rows = converted(context, targets, statistics_dtype(hidden.dtype()));
-  Stream const stream{whole, grad_whole, rows};
+  Stream stream{whole, grad_whole, rows};
+  for (Teacher const& teacher : training.teachers) {
+    Tensor const output = teacher.projection->transformed(context, teacher.hidden);
+    stream.teachers.push_back({teacher.projection, teacher.projection->region_.enter(context, output)});
+  }
   training.r_drop > 0 ? evaluate_passes(context, stream, training) : evaluate_pass(context, stream, training);
   if (with_gradient) {
     region_.leave(context, grad_whole, grad_hidden);
@@ -239,9 +243,8 @@ void OutputLoss::evaluate_pass(LayerContext& context, Stream const& stream, Trai
     Tensor const chunk_logits = logits(context, chunk.hidden, chunk.hidden.dtype());
     Training of_chunk = training;
     of_chunk.row_losses = training.row_losses.empty() ? Tensor() : training.row_losses.rows(begin, count);
-    bool const with_gradient = !chunk.grad_hidden.empty();
-    evaluate_chunk(context, call(chunk_logits, chunk.targets, training), of_chunk, with_gradient);
-    if (with_gradient) {
+    evaluate_chunk(context, chunk, call(chunk_logits, chunk.targets, training), of_chunk);
+    if (!chunk.grad_hidden.empty()) {
       add_gradients(context, chunk_logits, chunk.hidden, chunk.grad_hidden);
     }
   }
@@ -249,27 +252,32 @@ void OutputLoss::evaluate_pass(LayerContext& context, Stream const& stream, Trai
 
 OutputLoss::Stream OutputLoss::rows_of(Stream const& stream, std::int64_t begin, std::int64_t count) {
   auto const part = [=](Tensor const& tensor) { return tensor.empty() ? Tensor() : tensor.rows(begin, count); };
-  return {part(stream.hidden), part(stream.grad_hidden), {part(stream.targets.id), part(stream.targets.weight)}};
+  Stream rows{part(stream.hidden), part(stream.grad_hidden), {part(stream.targets.id), part(stream.targets.weight)}};
+  for (Teacher const& teacher : stream.teachers) {
+    rows.teachers.push_back({teacher.projection, part(teacher.hidden)});
+  }
+  return rows;
 }
 
-void OutputLoss::evaluate_chunk(LayerContext& context, SoftmaxCrossEntropyCall const& call, Training const& training,
-                                bool with_gradient) const {
+void OutputLoss::evaluate_chunk(LayerContext& context, Stream const& chunk, SoftmaxCrossEntropyCall const& call,
+                                Training const& training) const {
+  bool const with_gradient = !chunk.grad_hidden.empty();
   Tensor const& logits = call.logits;
   Tensor const losses = training.row_losses.empty()
                             ? context.arena.allocate(statistics_dtype(logits.dtype()), {logits.dim(0), 2})
                             : training.row_losses;
-  Tensor capped;
-  if (cap_ > 0 && with_gradient) {
-    capped = context.arena.allocate(logits.dtype(), logits.shape());
-    tensor_ops_->copy(context.execution, logits, capped);
-  }
-  if (with_gradient && !region_.split()) {
+  Tensor const capped = with_gradient ? copy_if_capped(context, logits) : Tensor();
+  if (with_gradient && !region_.split() && chunk.teachers.empty()) {
     cross_entropy_->losses_and_gradient(context.execution, call, training.scale, losses);
   } else {
     Tensor const chunk_statistics = statistics(context, call);
     cross_entropy_->losses(context.execution, call, chunk_statistics, losses);
     if (with_gradient) {
-      cross_entropy_->gradient(context.execution, call, chunk_statistics, training.scale);
+      Tensor const taught = teach(context, chunk, call, chunk_statistics, training, losses);
+      cross_entropy_->gradient(context.execution, call, chunk_statistics, cross_entropy_scale(training));
+      if (!taught.empty()) {
+        tensor_ops_->add(context.execution, logits, taught);
+      }
     } else if (!training.sums.empty()) {
       cross_entropy_->add_correct(context.execution, call, chunk_statistics, training.sums);
     }
@@ -280,6 +288,45 @@ void OutputLoss::evaluate_chunk(LayerContext& context, SoftmaxCrossEntropyCall c
   if (!capped.empty()) {
     tensor_ops_->cap_backward(context.execution, capped, logits, cap_);
   }
+}
+
+Tensor OutputLoss::copy_if_capped(LayerContext& context, Tensor const& logits) const {
+  Tensor const copy = cap_ > 0 ? context.arena.allocate(logits.dtype(), logits.shape()) : Tensor();
+  if (!copy.empty()) {
+    tensor_ops_->copy(context.execution, logits, copy);
+  }
+  return copy;
+}
+
+double OutputLoss::cross_entropy_scale(Training const& training) {
+  return training.scale * (training.teachers.empty() ? 1 : 1 - training.teacher_weight);
+}
+
+Tensor OutputLoss::teach(LayerContext& context, Stream const& chunk, SoftmaxCrossEntropyCall const& call,
+                         Tensor const& chunk_statistics, Training const& training, Tensor const& losses) const {
+  Tensor gradient;
+  double const share = training.teacher_weight / static_cast<double>(std::max<std::size_t>(1, chunk.teachers.size()));
+  for (Teacher const& teacher : chunk.teachers) {
+    SoftmaxCrossEntropyCall of_teacher = call;
+    of_teacher.logits = teacher.projection->logits(context, teacher.hidden, call.logits.dtype());
+    DivergenceCall const both{.logits = {call.logits, of_teacher.logits},
+                              .statistics = {chunk_statistics, statistics(context, of_teacher)},
+                              .targets = call.targets,
+                              .weights = call.weights};
+    Tensor const sums = context.arena.allocate(losses.dtype(), {losses.dim(0), 1});
+    divergence_->teach(context.execution, both, share * training.scale, sums);
+    if (region_.split()) {
+      tensor_.all_reduce(sums);
+    }
+    double const kept = gradient.empty() ? 1 - training.teacher_weight : 1;
+    divergence_->add_taught_losses(context.execution, both, sums, kept, share, losses);
+    if (gradient.empty()) {
+      gradient = of_teacher.logits;
+    } else {
+      tensor_ops_->add(context.execution, gradient, of_teacher.logits);
+    }
+  }
+  return gradient;
 }
 
 void OutputLoss::evaluate_passes(LayerContext& context, Stream const& stream, Training const& training) const {
@@ -315,6 +362,11 @@ void OutputLoss::evaluate_pairs(LayerContext& context, std::array<Stream, 2> con
     both.statistics[pass] = statistics(context, calls[pass]);
     cross_entropy_->losses(context.execution, calls[pass], both.statistics[pass], row_losses[pass]);
   }
+  bool const with_gradient = !passes[0].grad_hidden.empty();
+  std::array<Tensor, 2> taught;
+  for (std::size_t pass = 0; pass < 2 && with_gradient; ++pass) {
+    taught[pass] = teach(context, passes[pass], calls[pass], both.statistics[pass], training, row_losses[pass]);
+  }
   Tensor const sums = context.arena.allocate(row_losses[0].dtype(), {row_losses[0].dim(0), 2});
   divergence_->forward(context.execution, both, sums);
   if (region_.split()) {
@@ -322,10 +374,9 @@ void OutputLoss::evaluate_pairs(LayerContext& context, std::array<Stream, 2> con
   }
   divergence_->add_losses(context.execution, both, sums, training.r_drop / 2, row_losses);
   std::array<Tensor, 2> gradients;
-  bool const with_gradient = !passes[0].grad_hidden.empty();
   if (with_gradient) {
-    for (std::size_t pass = 0; pass < 2; ++pass) {
-      gradients[pass] = context.arena.allocate(both.logits[pass].dtype(), both.logits[pass].shape());
+    for (Tensor& gradient : gradients) {
+      gradient = context.arena.allocate(both.logits[0].dtype(), both.logits[0].shape());
     }
     divergence_->backward(context.execution, both, sums, training.scale * training.r_drop / 2, gradients);
   }
@@ -336,17 +387,17 @@ void OutputLoss::evaluate_pairs(LayerContext& context, std::array<Stream, 2> con
     if (!with_gradient) {
       continue;
     }
-    Tensor const capped =
-        cap_ > 0 ? context.arena.allocate(both.logits[pass].dtype(), both.logits[pass].shape()) : Tensor();
-    if (!capped.empty()) {
-      tensor_ops_->copy(context.execution, both.logits[pass], capped);
+    Tensor const& logits = both.logits[pass];
+    Tensor const capped = copy_if_capped(context, logits);
+    cross_entropy_->gradient(context.execution, calls[pass], both.statistics[pass], cross_entropy_scale(training));
+    tensor_ops_->add(context.execution, logits, gradients[pass]);
+    if (!taught[pass].empty()) {
+      tensor_ops_->add(context.execution, logits, taught[pass]);
     }
-    cross_entropy_->gradient(context.execution, calls[pass], both.statistics[pass], training.scale);
-    tensor_ops_->add(context.execution, both.logits[pass], gradients[pass]);
     if (!capped.empty()) {
-      tensor_ops_->cap_backward(context.execution, capped, both.logits[pass], cap_);
+      tensor_ops_->cap_backward(context.execution, capped, logits, cap_);
     }
-    add_gradients(context, both.logits[pass], passes[pass].hidden, passes[pass].grad_hidden);
+    add_gradients(context, logits, passes[pass].hidden, passes[pass].grad_hidden);
   }
 }
 

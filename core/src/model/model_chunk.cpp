@@ -3,6 +3,7 @@
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/model_chunk.hpp>
+#include <heddle/core/model/teacher.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 
 namespace heddle {
@@ -209,7 +210,6 @@ HiddenStates ModelChunk::forward(LayerContext& context, HiddenStates const& inpu
   LayerContext of_layers = context;
   of_layers.loss_sums = training.sums;
   of_layers.loss_scale = training.scale;
-  Pack const& pack = context.pack;
   auto& activations = saved.renew<Activations>();
   activations.grad_hidden = Tensor();
   activations.loss_scale = training.scale;
@@ -232,13 +232,43 @@ HiddenStates ModelChunk::forward(LayerContext& context, HiddenStates const& inpu
     if (training.scale != 0) {
       activations.grad_hidden = context.arena.allocate(stream.hidden.dtype(), stream.hidden.shape());
     }
-    output_->evaluate(context, stream.hidden, output_tokens(pack, extents_.back().side), training,
-                      activations.grad_hidden);
+    evaluate(context, stream.hidden, training, activations.grad_hidden);
     if (training.scale != 0) {
       context.uses_done(output_parameters_);
     }
   }
   return output_ ? HiddenStates{stream.hidden, Tensor()} : stream;
+}
+
+void ModelChunk::learn_from(std::vector<Teacher const*> teachers, double weight) {
+  teachers_ = std::move(teachers);
+  teacher_weight_ = weight;
+}
+
+void ModelChunk::evaluate(LayerContext& context, Tensor const& hidden, OutputLoss::Training training,
+                          Tensor const& grad_hidden) const {
+  ArenaScope const scope(context.arena);
+  std::vector<OutputLoss::Teacher> outputs;
+  if (!grad_hidden.empty()) {
+    std::ranges::transform(teachers_, std::back_inserter(outputs),
+                           [&](Teacher const* teacher) { return teacher->output(context); });
+  }
+  training.teachers = outputs;
+  training.teacher_weight = teacher_weight_;
+  output_->evaluate(context, hidden, output_tokens(context.pack, extents_.back().side), training, grad_hidden);
+}
+
+Tensor ModelChunk::infer(LayerContext& context) const {
+  HiddenStates stream;
+  for (Stack const& stack : stacks_) {
+    Saved of_input;
+    stream.hidden = stack.input->forward(context, of_input);
+    stream = stack.layers.encode(context, stream);
+    if (stack.index + 1 < extents_.size()) {
+      stream = {Tensor(), stream.hidden};
+    }
+  }
+  return stream.hidden;
 }
 
 std::int64_t ModelChunk::output_rows(Pack const& pack) const {

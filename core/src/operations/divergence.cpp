@@ -25,6 +25,15 @@ class ObservedDivergence final : public ObservedKernel<Divergence> {
                                 traffic("backward", {call.logits[0], call.logits[1], gradients[0], gradients[1]}), call,
                                 sums, factor, gradients);
   }
+  void teach(Execution& execution, DivergenceCall const& call, double factor, Tensor const& sums) override {
+    pass<&Divergence::teach>(execution, traffic("teach", {call.logits[0], call.logits[1], call.logits[1], sums}), call,
+                             factor, sums);
+  }
+  void add_taught_losses(Execution& execution, DivergenceCall const& call, Tensor const& sums, double kept,
+                         double factor, Tensor const& losses) override {
+    pass<&Divergence::add_taught_losses>(execution, traffic("taught losses", {sums, losses}), call, sums, kept, factor,
+                                         losses);
+  }
 };
 
 }  // namespace

@@ -66,6 +66,45 @@ Trial<Divergence> make_trial(std::int64_t columns, bool weighted, TrialTensors& 
   return trial;
 }
 
+Trial<Divergence> make_taught_trial(std::int64_t columns, bool weighted, TrialTensors& tensors, DType dtype) {
+  DType const sums_dtype = statistics_dtype(dtype);
+  DivergenceCall call{.logits = {tensors.input(dtype, {rows, columns}, -3, 3), tensors.output(dtype, {rows, columns})},
+                      .statistics = {Tensor::allocate(sums_dtype, {rows, 4}), Tensor::allocate(sums_dtype, {rows, 4})},
+                      .targets = tensors.integers({0, 1, -1, 2, 0, 0, 3})};
+  if (weighted) {
+    call.weights = tensors.given(sums_dtype, {rows}, {1, 0.5, 2, 0, 1.5, 1, 0.25});
+  }
+  std::vector<double> taught;  // the teacher's logits, which a call replaces
+  for (std::int64_t index = 0; index < rows * columns; ++index) {
+    taught.push_back(3 * std::sin(static_cast<double>(7 * index + 1)));
+  }
+  Tensor const teacher = tensors.given(dtype, {rows, columns}, taught);
+  Tensor const losses = tensors.output(sums_dtype, {rows, 2});
+  Tensor const sums = tensors.output(sums_dtype, {rows, 1});
+  std::vector<double> of_losses;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    of_losses.insert(of_losses.end(), {1, 0});
+  }
+  constexpr double factor = 0.7;
+  auto const teach = [=](Divergence& kernel, Execution& execution) {
+    copy_from_doubles(call.logits[1], to_doubles(teacher));
+    for (std::size_t pass = 0; pass < 2; ++pass) {
+      find_statistics(call.logits[pass], call.statistics[pass]);
+    }
+    kernel.teach(execution, call, factor, sums);
+  };
+  Trial<Divergence> trial{.problem = call.problem()};
+  trial.forward = [=](Divergence& kernel, Execution& execution) {
+    teach(kernel, execution);
+    copy_from_doubles(losses, std::vector<double>(static_cast<std::size_t>(2 * rows), 5));
+    kernel.add_taught_losses(execution, call, sums, 0.25, factor, losses);
+  };
+  trial.backward = teach;
+  trial.outputs = {{"losses", losses, tensors.given(sums_dtype, {rows, 2}, of_losses)}};
+  trial.gradients = {{"logits", call.logits[0], call.logits[1]}};
+  return trial;
+}
+
 }  // namespace
 
 void add_divergence_trials(KernelRegistries& registries) {
@@ -73,6 +112,9 @@ void add_divergence_trials(KernelRegistries& registries) {
     for (bool const weighted : {false, true}) {
       registries.of<Divergence>().add_trial(fmt::format("{} columns{}", columns, weighted ? ", weighted" : ""),
                                             std::bind_front(make_trial, columns, weighted));
+      registries.of<Divergence>().add_trial(
+          fmt::format("a teacher, {} columns{}", columns, weighted ? ", weighted" : ""),
+          std::bind_front(make_taught_trial, columns, weighted));
     }
   }
 }

@@ -84,37 +84,54 @@ std::int64_t DryRunCalls::kept_bytes() const {
   return sum;
 }
 
+LayerSpec DryRunRank::spec(Config const& config) {
+  return {.name = "",
+          .model = config.model,
+          .dtype = dtype,
+          .kernels = {kernels, config.kernels},
+          .parallel = parallel,
+          .parameters = parameters};
+}
+
 DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
                        Registries const& registries)
     : kernels(registries.kernels.dry_run(calls)),
       dtype(dtype_of(config.train.precision)),
       parallel(idle_parallel_state(mesh, config.parallel)),
       parameters(mesh),
-      model({.name = "",
-             .model = config.model,
-             .dtype = dtype,
-             .kernels = {kernels, config.kernels},
-             .parallel = parallel,
-             .parameters = parameters},
-            registries.layers, vocabulary,
+      model(spec(config), registries.layers, vocabulary,
             plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
+      teachers(make_teachers(model, spec(config), registries.layers, vocabulary, config)),
       pipeline(parallel.pipeline, model, KernelSource{kernels, config.kernels}.select<TensorOps>({dtype}), execution,
                arenas) {
   assign_rules(config.optimizer, registries.kernels, parameters);
   parameters.arrange();
-  std::size_t const bytes = static_cast<std::size_t>(parameters.size()) * size_of(parameter_dtype(dtype));
-  values.emplace(2 * (bytes + 128), arenas);
+  DType const values_dtype = parameter_dtype(dtype);
+  std::size_t const bytes = static_cast<std::size_t>(parameters.size()) * size_of(values_dtype);
+  std::size_t const taught = static_cast<std::size_t>(teacher_elements()) * size_of(values_dtype);
+  values.emplace(2 * (bytes + taught + 128 * (1 + teachers.size())), arenas);
   try {
     std::int64_t const rounded = parameters.size() - parameters.value_size();
-    parameters.bind(values->allocate(parameter_dtype(dtype), {parameters.value_size()}),
-                    values->allocate(parameter_dtype(dtype), {parameters.gradient_size()}),
+    parameters.bind(values->allocate(values_dtype, {parameters.value_size()}),
+                    values->allocate(values_dtype, {parameters.gradient_size()}),
                     rounded > 0 ? values->allocate(DType::bfloat16, {rounded}) : Tensor());
+    for (Teacher& teacher : teachers) {
+      teacher.parameters().bind(values->allocate(values_dtype, {teacher.parameters().size()}), Tensor());
+    }
   } catch (Error const& error) {  // training would take twice as much, and touch it
     throw ConfigError(
         "rank {}: parameters and gradients of {} together are more than the system grants ({}); smaller layers "
         "(model.d_model, model.d_ff), or parallel.tensor and parallel.pipeline, which divide them, need less",
         mesh.rank(), readable_size(2 * static_cast<std::int64_t>(bytes)), error.what());
   }
+}
+
+std::int64_t DryRunRank::teacher_elements() {
+  std::int64_t elements = 0;
+  for (Teacher& teacher : teachers) {
+    elements += teacher.parameters().size();
+  }
+  return elements;
 }
 
 void DryRunRank::unfreeze_all(Registries const& registries) {
@@ -178,9 +195,9 @@ class StageDryRun {
     work.temporary = std::max(work.temporary, static_cast<std::int64_t>(temporary.peak()));
   }
 
-  void count_parameters(RankWork& work) const {
+  void count_parameters(RankWork& work) {
     ParameterSet const& parameters = rank_.parameters;
-    work.parameters = parameters.size();
+    work.parameters = parameters.size() + rank_.teacher_elements();
     work.rounded = parameters.size() - parameters.value_size();
     work.parameter_dtype = parameter_dtype(dtype_of(config_.train.precision));
     for (auto const& [range, first] : rule_ranges(parameters)) {

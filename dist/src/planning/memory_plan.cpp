@@ -97,7 +97,8 @@ class PlanDryRun {
       dry_run_training(packs);
       rank_.unfreeze_all(registries_);
     }
-    MemoryUse use{.parameters = rank_.parameters.values().bytes() + rank_.parameters.rounded().bytes(),
+    MemoryUse use{.parameters = rank_.parameters.values().bytes() + rank_.parameters.rounded().bytes() +
+                                rank_.teacher_elements() * element_,
                   .gradients = rank_.parameters.gradient_size() * element_,
                   .state = state_elements() * element_};
     std::int64_t const in_flight = dry_run_training(packs);
@@ -284,7 +285,11 @@ MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes c
 }
 
 MemoryUse measure_memory(TrainingEngine& engine) {
-  return {.parameters = engine.parameters().values().bytes() + engine.parameters().rounded().bytes(),
+  std::int64_t parameters = engine.parameters().values().bytes() + engine.parameters().rounded().bytes();
+  for (Teacher& teacher : engine.teachers()) {
+    parameters += teacher.parameters().values().bytes();
+  }
+  return {.parameters = parameters,
           .gradients = engine.parameters().gradients().bytes(),
           .state = engine.optimizer().state_bytes(),
           .kernels = static_cast<std::int64_t>(engine.kernels().kept_bytes()),

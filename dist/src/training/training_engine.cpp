@@ -31,6 +31,10 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   // The layers declare their parameters in their constructors.
   model_.emplace(layer_spec(), setup.registries.layers, setup.vocabulary, plan_);
   model_->observe(setup.observer);
+  teachers_ = make_teachers(*model_, layer_spec(), setup.registries.layers, setup.vocabulary, config);
+  for (Teacher& teacher : teachers_) {
+    teacher.parameters().bind(Tensor::allocate(parameter_dtype(setup.dtype), {teacher.parameters().size()}), Tensor());
+  }
   KernelSource const kernels = kernels_of(setup);
   assign_rules(config.optimizer, kernels.registries, parameters_);  // frozen parameters get no gradient
   parameters_.allocate(parameter_dtype(setup.dtype));

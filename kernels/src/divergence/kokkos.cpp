@@ -57,6 +57,31 @@ struct KokkosDivergence : kernels::DivergenceLosses {
           }
         });
   }
+
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  static void teach(Execution& execution, DivergenceCall const& call, double factor, Tensor const& sums) {
+    kernels::DivergenceView<Element> const view(call);
+    auto const out = kernels::rows_of<Real>(sums);
+    kernels::for_each(
+        execution, "heddle::teach", view.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          Element const* const student = view.logits.first[row];
+          Element* const teacher = view.logits.second[row];
+          Real const scale = static_cast<Real>(factor) * view.weight(row);
+          Real const maximum = view.statistics.first[row][0];
+          Real const other_maximum = view.statistics.second[row][0];
+          Real const share = 1 / view.statistics.first[row][1];
+          Real const other_share = 1 / view.statistics.second[row][1];
+          Real sum = 0;
+          for (std::int64_t c = 0; c < view.columns; ++c) {
+            auto const a = kernels::wide<Real>(student[c]);
+            auto const b = kernels::wide<Real>(teacher[c]);
+            Real const q = exp_of_negative(b - other_maximum) * other_share;
+            sum += q * (b - a);
+            teacher[c] = kernels::narrow_again<Element>(scale * (exp_of_negative(a - maximum) * share - q));
+          }
+          out[row][0] = sum;
+        });
+  }
 };
 
 }  // namespace

@@ -50,6 +50,26 @@ struct ReferenceDivergence : kernels::DivergenceLosses {
           }
         });
   }
+
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  static void teach(Execution& execution, DivergenceCall const& call, double factor, Tensor const& sums) {
+    kernels::DivergenceView<Element> const view(call);
+    auto const out = kernels::rows_of<Real>(sums);
+    kernels::for_each(
+        execution, "heddle::reference_teach", view.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          double const scale = factor * static_cast<double>(view.weight(row));
+          double sum = 0;
+          for (std::int64_t c = 0; c < view.columns; ++c) {
+            auto const a = kernels::wide<double>(view.logits.first[row][c]);
+            auto const b = kernels::wide<double>(view.logits.second[row][c]);
+            double const q = probability(b, view.statistics.second[row]);
+            sum += q * (b - a);
+            view.logits.second[row][c] =
+                kernels::narrow<Element>(scale * (probability(a, view.statistics.first[row]) - q));
+          }
+          out[row][0] = static_cast<Real>(sum);
+        });
+  }
 };
 
 }  // namespace

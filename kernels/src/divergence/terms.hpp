@@ -54,6 +54,21 @@ struct DivergenceLosses {
           into.second[row][0] += loss;
         });
   }
+
+  template <class Element, class Real = ArithmeticType<Element>>
+  static void add_taught_losses(Execution& execution, DivergenceCall const& call, Tensor const& sums, double kept,
+                                double factor, Tensor const& losses) {
+    DivergenceView<Element> const view(call);
+    auto const of_row = rows_of<Real>(sums);
+    auto const into = rows_of<Real>(losses);
+    for_each(
+        execution, "heddle::taught_losses", view.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          Real const* const p = view.statistics.first[row];
+          Real const* const q = view.statistics.second[row];
+          Real const loss = of_row[row][0] + p[0] - q[0] + std::log(p[1] / q[1]);
+          into[row][0] = static_cast<Real>(kept) * into[row][0] + static_cast<Real>(factor) * view.weight(row) * loss;
+        });
+  }
 };
 
 }  // namespace heddle::kernels

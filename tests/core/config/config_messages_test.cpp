@@ -253,7 +253,7 @@ std::string describe_resume_rules() {
 }
 
 TEST(ResumeRules, AreInTheDocumentation) {
-  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/../../docs/reference/config.md");
+  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/../../docs/reference/resuming.md");
   std::ostringstream text;
   text << file.rdbuf();
   expect_contains(text.str(), "```text\n" + describe_resume_rules() + "```");

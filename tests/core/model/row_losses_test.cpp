@@ -1,5 +1,5 @@
 #include <heddle/core/config/config.hpp>
-#include <heddle/core/model/model.hpp>
+#include <heddle/core/model/teacher.hpp>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -154,6 +154,85 @@ TEST(RowLosses, TwoPassesHaveTheirDivergence) {
                       test.bench.parameters().find(name)->value, gradient, name.c_str());
     }
   }
+}
+
+/// The sum over the rows of a pack of KL(teacher || student), times the rows' weights, from logits of 11 columns.
+double taught(std::vector<double> const& teacher, std::vector<double> const& student, Pack const& pack) {
+  auto const ids = to_host<std::int32_t>(pack.target_output.id);
+  std::vector<double> const weights = values(pack.target_output.weight);
+  double sum = 0;
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    std::span const of_teacher = std::span(teacher).subspan(11 * row, 11);
+    std::span const of_student = std::span(student).subspan(11 * row, 11);
+    for (std::size_t column = 0; ids[row] >= 0 && column < 11; ++column) {
+      double const q = of_teacher[column] - log_sum(of_teacher);
+      sum += weights[row] * std::exp(q) * (q - of_student[column] + log_sum(of_student));
+    }
+  }
+  return sum;
+}
+
+/// Against the definition of word-level distillation, with teachers of other sizes than the student.
+TEST(RowLosses, TeachersShareTheLoss) {
+  constexpr double weight = 0.4;
+  constexpr VocabularySizes sizes{11, 11, true};
+  std::string const of_teachers = "[model]\nd_ff = 12\nmax_length = 8\n";
+  Config config;
+  config.train.teacher_weight = weight;
+  config.teachers = {parse_config(of_teachers + "d_model = 12\nheads = 3\nlogit_cap = 4.0", "test").model,
+                     parse_config(of_teachers + "d_model = 8\nheads = 2\nnorm = \"pre\"", "test").model};
+  for (double const r_drop : {0.0, 2.0}) {
+    TestModel test(row_loss_model("dropout = 0.2\noutput_bias = true\nlogit_cap = 2.0"), sizes, DType::float64);
+    Pack const pack = r_drop > 0 ? two_passes() : weighted_pack();
+    LayerContext context = test.bench.context(pack, true);
+    OutputLoss::Training const training{.label_smoothing = smoothed, .scale = 0.5, .r_drop = r_drop};
+    auto const loss = [&](OutputLoss::Training const& of) {
+      test.bench.zero_gradients();
+      return test.model.forward_backward(context, of).smoothed;
+    };
+    double const plain = loss({smoothed, 0.5});
+    double const divergence = loss(training) - plain;
+    std::vector<double> const student = values(test.model.logits(context));
+    std::deque<Teacher> teachers =
+        make_teachers(test.model, test.bench.spec("", Side::target), test.bench.registries().layers, sizes, config);
+    ASSERT_EQ(teachers.size(), 2U);
+    double expected = (1 - weight) * plain + divergence;
+    for (std::size_t index = 0; index < 2; ++index) {
+      TestModel alone(config.teachers[index], sizes, DType::float64);
+      teachers[index].parameters().allocate(DType::float64);
+      for (Parameter const& parameter : teachers[index].parameters().all()) {
+        copy_from_doubles(parameter.value, values(alone.bench.parameters().find(parameter.spec.name)->value));
+      }
+      LayerContext without_dropout = alone.bench.context(pack);
+      double const its = taught(values(alone.model.logits(without_dropout)), student, pack);
+      EXPECT_GT(its, 0.01);
+      expected += weight / 2 * its;
+    }
+    EXPECT_NEAR(loss(training), expected, 1e-10);
+    EXPECT_EQ(test.model.forward(context, smoothed).smoothed, plain) << "a loss without a gradient has no teachers";
+    loss(training);
+    std::map<std::string, Tensor> gradients;
+    for (std::string const name : {"embedding.weight", "output.bias", "decoder.layers.1.feed_forward.down.weight"}) {
+      Tensor const& gradient = test.bench.parameters().find(name)->gradient;
+      gradients[name] = from_doubles(values(gradient), DType::float64, gradient.shape());
+    }
+    for (auto const& [name, gradient] : gradients) {
+      expect_gradient([&] { return 0.5 * loss(training); }, test.bench.parameters().find(name)->value, gradient,
+                      name.c_str());
+    }
+  }
+}
+
+TEST(RowLosses, ATeacherPredictsWhatItsStudentDoes) {
+  TestModel test(row_loss_model(), {11, 11, true}, DType::float64);
+  Config config;
+  config.teachers = {parse_config("[model]\nstacks = [\"decoder\"]\nd_model = 8\nheads = 2", "test").model};
+  EXPECT_EQ(message_of<ConfigError>([&] {
+              make_teachers(test.model, test.bench.spec("", Side::target), test.bench.registries().layers,
+                            {11, 11, true}, config);
+            }),
+            "a teacher with other stacks than the student's: expected both to be encoder-decoder, decoder-only or "
+            "encoder-only models, with the same inputs");
 }
 
 TEST(RowLosses, EachRowCounts) {

@@ -361,6 +361,7 @@ bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, T
   Config const saved = stored_config(checkpoint);
   return !has_new_data(checkpoint, data) && saved.train.label_smoothing == config.train.label_smoothing &&
          saved.train.z_loss == config.train.z_loss && saved.train.r_drop == config.train.r_drop &&
+         saved.train.teacher == config.train.teacher && saved.train.teacher_weight == config.train.teacher_weight &&
          same_samples(saved, config, task);
 }
 

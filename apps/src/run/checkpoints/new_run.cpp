@@ -63,7 +63,8 @@ CheckpointContents contents_of_new_run(std::filesystem::path const& run, Checkpo
   }
   Config const config =
       stored_config(from, {fmt::format("run.directory={}", boost::json::serialize(boost::json::string(run.string()))),
-                           "train.initialize_from=\"\"", "train.initialize_missing=[]", "train.initialize_rename=[]"});
+                           "train.initialize_from=\"\"", "train.initialize_missing=[]", "train.initialize_rename=[]",
+                           "train.teacher=\"\""});
   CheckpointContents contents;
   contents.state.seed = config.train.seed;
   contents.config = to_toml(config);

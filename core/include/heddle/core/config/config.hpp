@@ -118,7 +118,11 @@ struct TrainConfig {
   Precision precision = Precision::float32;
   Precision frozen_precision = Precision::float32;  ///< of the weights and tables that no step changes
   double label_smoothing = 0.1;
-  double r_drop = 0.0;      ///< weight of the divergence of two passes with other dropout; 0: there is one pass
+  double r_drop = 0.0;  ///< weight of the divergence of two passes with other dropout; 0: there is one pass
+  /// Runs or checkpoints from whose distributions the model learns: a loss is (1 - teacher_weight) times the smoothed
+  /// cross-entropy, plus teacher_weight times the mean over them of KL(teacher || model).
+  std::vector<std::string> teacher = {};
+  double teacher_weight = 0.5;
   double z_loss = 0.0;      ///< coefficient of log²Z, Z being the sum of a token's exponentiated logits
   std::string task = {};    ///< registered name; empty: by the model's stacks
   double mask_rate = 0.15;  ///< fraction of tokens that are masked, by a task that masks
@@ -206,6 +210,8 @@ struct Config {
   CheckpointConfig checkpoint;
   KernelChoices kernels;
   PluginsConfig plugins;
+  /// The models of train.teacher, in its order: not keys, but set by whoever opens those checkpoints.
+  std::vector<ModelConfig> teachers = {};
 
   bool operator==(Config const&) const = default;
 };

@@ -9,6 +9,7 @@
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace heddle {
@@ -74,6 +75,11 @@ class OutputLoss {
   /// `table` [vocabulary, d_model] may be the embedding's table.
   OutputLoss(LayerSpec const& spec, Parameter& table);
 
+  /// A teacher's output projection, and its input: the teacher's stream of the same rows.
+  struct Teacher {
+    OutputLoss const* projection;
+    Tensor hidden;
+  };
   struct Training {
     double label_smoothing = 0;
     double scale = 1;  ///< factor of the gradient: 1 / target tokens of the global batch; 0: none is wanted
@@ -86,6 +92,10 @@ class OutputLoss {
     double r_drop = 0;
     /// = [the stream's rows, 2] in statistics_dtype: each row's smoothed and plain loss. Empty: not wanted.
     Tensor row_losses{};
+    /// The smoothed losses are (1 - teacher_weight) times themselves plus teacher_weight times the mean over these
+    /// teachers of KL(teacher's distribution || this one's), over the whole vocabulary. Only with a gradient.
+    std::span<Teacher const> teachers{};
+    double teacher_weight = 0;
   };
   /// The loss of hidden [stream rows, d_model] and, in the same pass, grad_hidden = scale * d(smoothed
   /// loss + z-loss)/d(hidden); the gradients of table and bias are added (+=). With an empty grad_hidden only the loss.
@@ -119,6 +129,7 @@ class OutputLoss {
     Tensor hidden;       ///< [rows, d_model]
     Tensor grad_hidden;  ///< as hidden; empty: no gradient is wanted
     RowTargets targets;
+    std::vector<Teacher> teachers = {};  ///< their outputs, transformed
   };
   static Stream rows_of(Stream const& stream, std::int64_t begin, std::int64_t count);
   /// evaluate_transformed of the gathered rows, where r_drop is 0.
@@ -135,9 +146,17 @@ class OutputLoss {
   SoftmaxCrossEntropyCall call(Tensor const& logits, RowTargets const& targets, Training const& training) const;
   /// The weights in the dtype of the statistics.
   RowTargets converted(LayerContext& context, RowTargets const& targets, DType dtype) const;
-  /// The loss of a chunk and, where `with_gradient`, its gradient in place of the logits.
-  void evaluate_chunk(LayerContext& context, SoftmaxCrossEntropyCall const& call, Training const& training,
-                      bool with_gradient) const;
+  /// The loss of a chunk and, where it has a grad_hidden, the loss's gradient in place of the logits.
+  void evaluate_chunk(LayerContext& context, Stream const& chunk, SoftmaxCrossEntropyCall const& call,
+                      Training const& training) const;
+  /// Column 0 of the losses becomes what it is with the chunk's teachers. Returns the gradient of their part with
+  /// respect to the logits, from the arena; empty without teachers.
+  Tensor teach(LayerContext& context, Stream const& chunk, SoftmaxCrossEntropyCall const& call,
+               Tensor const& chunk_statistics, Training const& training, Tensor const& losses) const;
+  /// The factor of the cross-entropy's gradient.
+  static double cross_entropy_scale(Training const& training);
+  /// From the arena; empty where the model caps no logits.
+  Tensor copy_if_capped(LayerContext& context, Tensor const& logits) const;
   /// The statistics over the whole vocabulary, [tokens, 4].
   Tensor statistics(LayerContext& context, SoftmaxCrossEntropyCall const& call) const;
 

@@ -33,6 +33,11 @@ class Model {
     }
   }
 
+  /// See ModelChunk::learn_from. Only on the stage that ends the model.
+  void learn_from(std::vector<Teacher const*> teachers, double weight) {
+    parts_.back().learn_from(std::move(teachers), weight);
+  }
+
   /// One micro-batch, forward and backward; parameter gradients +=. Everything taken from the arena is released. One
   /// stage only; collective over the tensor and context groups.
   LossSums forward_backward(LayerContext& context, OutputLoss::Training training) const;

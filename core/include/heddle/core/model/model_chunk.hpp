@@ -11,6 +11,8 @@
 
 namespace heddle {
 
+class Teacher;
+
 /// Vocabularies, in pieces. `joint`: both sides use one, so tied embeddings are one table.
 struct VocabularySizes {
   std::int64_t source = 0;
@@ -45,6 +47,9 @@ class ModelChunk {
   /// Tensors from the arena for the gradient that the next part sends back.
   HiddenStates allocate_grad_output(LayerContext& context) const { return allocate_boundary(context, layers_.end); }
 
+  /// From now on the loss has the teachers' part, with this weight (OutputLoss::Training). They must outlive the part.
+  void learn_from(std::vector<Teacher const*> teachers, double weight);
+
   /// Notifies of each layer, with inputs and output; null: no observer.
   void observe(WorkObserver* observer);
 
@@ -75,6 +80,11 @@ class ModelChunk {
     HiddenStates previous;
   };
 
+  /// forward without a backward pass, of a part that is the whole model: hidden [rows, d_model] before the output
+  /// projection, from the arena.
+  Tensor infer(LayerContext& context) const;
+  OutputLoss const& output() const { return *output_; }
+
   /// The pieces by themselves, for generation and tests. `encode`: the layers that this part has of a stack without
   /// encoder output, over the pack; `hidden` is not read where this part begins the stack.
   Tensor encode(LayerContext& context, Stack const& stack, Tensor const& hidden) const;
@@ -102,6 +112,9 @@ class ModelChunk {
     Side side = Side::source;
     std::int64_t d_model = 0;
   };
+  /// The loss of the last layer's output, with the teachers' part where there is a gradient.
+  void evaluate(LayerContext& context, Tensor const& hidden, OutputLoss::Training training,
+                Tensor const& grad_hidden) const;
   HiddenStates allocate_boundary(LayerContext& context, std::int64_t layer) const;
   /// A tensor from the arena for a stack's stream.
   Tensor allocate_stream(LayerContext& context, Extent const& stack) const;
@@ -112,6 +125,8 @@ class ModelChunk {
   std::deque<Stack> stacks_;
   std::optional<OutputLoss> output_;
   std::vector<Parameter const*> output_parameters_;
+  std::vector<Teacher const*> teachers_;
+  double teacher_weight_ = 0;
   std::shared_ptr<TensorOps> tensor_ops_;
   WorkObserver* observer_ = nullptr;
 };

@@ -24,8 +24,9 @@ struct DivergenceCall {
   DivergenceProblem problem() const { return {logits[0].dtype(), logits[0].dim(1)}; }
 };
 
-/// The symmetric Kullback-Leibler divergence of two passes' distributions p and q (R-Drop: Wu et al. 2021), a row's
-/// loss being KL(p || q) + KL(q || p).
+/// The Kullback-Leibler divergence between two distributions p and q of each row. Between two passes (forward,
+/// add_losses, backward) it is symmetric (R-Drop: Wu et al. 2021): a row's loss is KL(p || q) + KL(q || p). Where the
+/// second pass is a teacher's (teach, add_taught_losses: Hinton et al. 2015), it is KL(q || p), and only p learns.
 class Divergence : public Operation<DivergenceProblem> {
  public:
   static constexpr char const* operation = "divergence";
@@ -40,6 +41,13 @@ class Divergence : public Operation<DivergenceProblem> {
   /// gradients, of each pass [rows, local vocabulary], = factor * d(loss)/d(logits), times the row's weight.
   virtual void backward(Execution& execution, DivergenceCall const& call, Tensor const& sums, double factor,
                         std::array<Tensor, 2> const& gradients) = 0;
+  /// sums = [rows, 1] in statistics_dtype, of the local columns: Σ q (b - a). Replaces the teacher's logits b by factor
+  /// * d(loss)/da = factor * (p - q), times the row's weight.
+  virtual void teach(Execution& execution, DivergenceCall const& call, double factor, Tensor const& sums) = 0;
+  /// Column 0 of losses [rows, 2] in statistics_dtype = kept * itself + factor * the row's loss, times its weight; the
+  /// sums are those over the whole vocabulary.
+  virtual void add_taught_losses(Execution& execution, DivergenceCall const& call, Tensor const& sums, double kept,
+                                 double factor, Tensor const& losses) = 0;
 };
 
 /// The front end of implementations: calls the methods' namesakes in `Functions`, static templates of the logits'
@@ -65,6 +73,19 @@ class DivergenceFrontEnd final : public Divergence {
                 std::array<Tensor, 2> const& gradients) override {
     kernels::with_floating(call.logits[0].dtype(), [&]<class Element>(Element) {
       Functions::template backward<Element>(execution, call, sums, factor, gradients);
+    });
+  }
+  void teach(Execution& execution, DivergenceCall const& call, double factor, Tensor const& sums) override {
+    sums.require(statistics_dtype(call.logits[0].dtype()), {call.logits[0].dim(0), 1}, "a teacher's sums");
+    call.logits[1].require(call.logits[0].dtype(), call.logits[0].shape(), "a teacher's logits");
+    kernels::with_floating(call.logits[0].dtype(), [&]<class Element>(Element) {
+      Functions::template teach<Element>(execution, call, factor, sums);
+    });
+  }
+  void add_taught_losses(Execution& execution, DivergenceCall const& call, Tensor const& sums, double kept,
+                         double factor, Tensor const& losses) override {
+    kernels::with_floating(call.logits[0].dtype(), [&]<class Element>(Element) {
+      Functions::template add_taught_losses<Element>(execution, call, sums, kept, factor, losses);
     });
   }
 };

@@ -2,7 +2,7 @@
 
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
-#include <heddle/core/model/model.hpp>
+#include <heddle/core/model/teacher.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
@@ -71,6 +71,9 @@ struct DryRunRank {
   /// Trains all parameters that are not frozen for good: as the run's last steps do.
   void unfreeze_all(Registries const& registries);
 
+  /// The elements of the teachers' values.
+  std::int64_t teacher_elements();
+
   static constexpr Arena::Kind arenas = Arena::Kind::addresses;
 
   DryRunCalls calls;
@@ -82,7 +85,11 @@ struct DryRunRank {
   Arena scratch{Arena::default_capacity(arenas), arenas};
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
   Model model;
+  std::deque<Teacher> teachers;
   Pipeline pipeline;
+
+ private:
+  LayerSpec spec(Config const& config);
 };
 
 /// A pass of a micro-batch through a part of a stage.

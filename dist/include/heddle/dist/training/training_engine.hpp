@@ -1,7 +1,9 @@
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <heddle/core/layers/registries.hpp>
+#include <heddle/core/model/teacher.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <optional>
@@ -41,6 +43,8 @@ class TrainingEngine {
   ParameterSet& parameters() { return parameters_; }
   ParameterSet const& parameters() const { return parameters_; }
   Model const& model() const { return *model_; }
+  /// The configuration's teachers, whose values whoever made the engine sets; none on stages without the loss.
+  std::deque<Teacher>& teachers() { return teachers_; }
   PipelinePlan const& plan() const { return plan_; }
   Pipeline& pipeline() { return *pipeline_; }
   DistributedOptimizer& optimizer() { return *optimizer_; }
@@ -85,6 +89,7 @@ class TrainingEngine {
   PipelinePlan plan_;
   ParameterSet parameters_;
   std::optional<Model> model_;
+  std::deque<Teacher> teachers_;
   std::optional<Pipeline> pipeline_;
   std::optional<DistributedOptimizer> optimizer_;
   std::shared_ptr<TensorOps> tensor_ops_;

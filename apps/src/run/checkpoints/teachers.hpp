@@ -1,0 +1,25 @@
+#pragma once
+
+#include <deque>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/layers/registries.hpp>
+#include <heddle/core/model/teacher.hpp>
+#include <heddle/core/parallel/communicator.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Sets Config::teachers to the models of the checkpoints that train.teacher names, and names there the checkpoints
+/// that were chosen: a run's directory may have another best one later. Throws DataError for a place without a
+/// checkpoint that verifies, ConfigError for a layer that is not registered. Collective over `world`.
+void find_teachers(Config& config, Registries const& registries, Communicator const& world = Communicator::self());
+
+/// Reads this rank's part of the values of the teachers, none or one for each of train.teacher. Returns a line for
+/// each. Throws DataError for a teacher with another vocabulary than the run's, and as Checkpoint::read does.
+/// Collective over `world`.
+std::vector<std::string> load_teachers(Config const& config, Vocabulary const& vocabulary,
+                                       std::deque<Teacher>& teachers, Communicator const& world);
+
+}  // namespace heddle
