@@ -31,7 +31,7 @@ class Teacher {
   Model model_;
 };
 
-/// The teachers of `config` for `student`, its model of `spec`, which learns from them from now on; none on a stage
+/// The teachers of `config` for `student`, its model of `spec`, whose loss has their part from now on; none on a stage
 /// that does not end the model. Throws as Teacher does.
 std::deque<Teacher> make_teachers(Model& student, LayerSpec const& spec, LayerRegistry const& layers,
                                   VocabularySizes const& vocabulary, Config const& config);
