@@ -39,6 +39,15 @@ cmp reference.de greedy.de || fail "the reference multiplication translates othe
 : | "$HEDDLE" translate --checkpoint run > none.de
 [ ! -s none.de ] || fail "no input, but output"
 
+# Features: without a length penalty the score is their weighted sum, and each is what the model alone gives.
+"$HEDDLE" translate --checkpoint $one --checkpoint $other --weight 1 --weight 3 --n-best 2 --features --pieces --length-penalty 0 < some.en > features
+awk -F ' [|][|][|] ' '$2 != "" { split($3, f, " "); sum = (f[2] + 3 * f[4]) / 4; ++lines
+  if (f[1] != "F0=" || f[3] != "F1=" || sum - $4 > 1e-3 || $4 - sum > 1e-3) exit 1 } END { exit lines == 0 }' features ||
+  fail "the features are not the parts of the score"
+"$HEDDLE" score --checkpoint $one --source some.en --target features --n-best --pieces --length-penalty 0 | awk -F ' [|][|][|] ' '$2 != "" {
+  split($3, f, " "); if (f[2] - $NF > 1e-3 || $NF - f[2] > 1e-3) exit 1 }' || fail "a feature is not the score by its model"
+expect 64 'give --n-best, and neither --json nor a prefix' "$HEDDLE" translate --checkpoint run --features
+
 # n-best lists: index, text, descending scores; the first is the translation.
 "$HEDDLE" translate --checkpoint run --n-best 3 < some.en > best3
 checked=$(awk -F' [|][|][|] ' 'NF != 3 {bad = 1} $1 == last && $3 > score {bad = 1} {last = $1; score = $3}

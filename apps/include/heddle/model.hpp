@@ -92,11 +92,15 @@ class TrainedModel {
   /// The unsmoothed loss of the tokens to predict over all micro-batches, of an ensemble the weighted sum of its
   /// models' losses. The caller must leave out sides that are too long for the model.
   LossSums loss(MicroBatchSource const& micro_batches);
-  /// The negative log-likelihood of each of a pair's target tokens and its end; of an ensemble the weighted sums. Empty
-  /// for a pair that is too long for the model. The pairs are computed in packs; `packed` is called with the indices of
-  /// each pack's pairs, after this model has computed it and before others of an ensemble do.
+  /// The weight of each model of an ensemble; {1} without others.
+  std::vector<double> weights() const;
+  /// [models of an ensemble][target tokens and the end]: negative log-likelihoods.
+  using ModelLosses = std::vector<std::vector<double>>;
+  /// The losses of each pair's target tokens and its end. Empty for a pair that is too long for the model. The pairs
+  /// are computed in packs; `packed` is called with the indices of each pack's pairs, after this model has computed it
+  /// and before others of an ensemble do.
   using PackObserver = std::function<void(std::span<std::size_t const> indices)>;
-  std::vector<std::vector<double>> token_losses(std::span<Sample const> pairs, PackObserver const& packed = {});
+  std::vector<ModelLosses> token_losses(std::span<Sample const> pairs, PackObserver const& packed = {});
   /// The mean over a sequence's tokens of what the encoder or, of a model of one stack, the last layer computes:
   /// [sequences][d_model]. A sequence gets the end token of a source or the begin token of a target.
   std::vector<std::vector<float>> embed(std::span<std::vector<std::int32_t> const> sequences);

@@ -19,6 +19,7 @@ struct TranslateOptions : TextCommandOptions {
   AlignmentOptions alignment;
   bool json = false;
   bool n_best = false;
+  bool features = false;
   bool pieces = false;
   CoverageOptions coverage;
 };
@@ -36,6 +37,8 @@ line in, "INDEX ||| TRANSLATION ||| SCORE" with INDEX counting from 0. With --al
   syntax.options.add_options()  //
       ("n-best", po::value(&options.generation.n_best)->value_name("N"),
        "number of translations of each line, with their scores")  //
+      ("features", po::bool_switch(&options.features),
+       "write the log-probability by each model before the score of --n-best: \"F0= -1.5 F1= -2.25 ||| SCORE\"")  //
       ("json", po::bool_switch(&options.json),
        "write a JSON object for each translation: line, text, score, log_probability and tokens")  //
       ("pieces", po::bool_switch(&options.pieces),
@@ -71,7 +74,12 @@ std::string to_text(TranslateOptions const& options, TrainedModel const& model, 
   if (!options.json) {
     std::string line = options.pieces ? join_pieces(target, translation.tokens) : translation.text;
     if (options.n_best) {
-      line = fmt::format("{} ||| {} ||| {:.6f}", index, line, translation.score);
+      std::string features;
+      for (std::size_t of = 0; options.features && of < output.forced.log_probabilities.size(); ++of) {
+        features += fmt::format("F{}= {:.6f} ", of, output.forced.log_probabilities[of]);
+      }
+      line = fmt::format("{} ||| {} ||| {}{:.6f}", index, line, options.features ? features + "||| " : "",
+                         translation.score);
     }
     if (options.alignment.wanted()) {
       line += " ||| " + alignment_text(options.alignment, pair);
@@ -112,6 +120,11 @@ ExitCode run_translate(Arguments const& arguments) {
   options.n_best = values.count("n-best") > 0;
   settle_generation(values, options.generation);
   check_pieces(options);
+  if (options.features &&
+      (!options.n_best || options.json || !options.text.prefix.empty() || options.text.prefix_column)) {
+    throw UsageError(
+        "--features are of an n-best list, for whole translations: give --n-best, and neither --json nor a prefix");
+  }
   std::int64_t const n_best = options.generation.n_best;
   prepare_for(options.coverage, options.generation);
   ForcedDecoding const forcing = forced_decoding(options);
@@ -123,7 +136,7 @@ ExitCode run_translate(Arguments const& arguments) {
       {[](TrainedModel const& model, SourceLine const& line) { return encode_source(model, line.text, line.prefix); },
        [&](TrainedModel& model, std::span<GeneratedLine const> lines) {
          std::vector<ForcedTranslation> outputs = given_translations(model, lines);
-         if (options.alignment.wanted() || options.coverage.wanted()) {
+         if (options.alignment.wanted() || options.coverage.wanted() || options.features) {
            force(forcing, model, outputs);
          }
          if (options.coverage.wanted()) {

@@ -225,6 +225,7 @@ std::vector<ForcedTarget> ForcedDecoding::decode(TrainedModel& model, std::span<
     pairs.back().number = static_cast<std::int32_t>(pairs.size()) - 1;
   }
   std::vector<ForcedTarget> forced(given.size());
+  std::vector<double> const weights = model.weights();
   TrainedModel::PackObserver packed;
   if (recording_) {
     Place const place = place_of(read_, model);
@@ -245,15 +246,22 @@ std::vector<ForcedTarget> ForcedDecoding::decode(TrainedModel& model, std::span<
       recording_->begin(place.read);
     };
   }
-  std::vector<std::vector<double>> const losses = model.token_losses(pairs, packed);
+  std::vector<TrainedModel::ModelLosses> const losses = model.token_losses(pairs, packed);
   if (recording_) {
     recording_->end();
   }
   for (std::size_t index = 0; index < given.size(); ++index) {
-    if (!losses[index].empty()) {
+    forced[index].losses.resize(losses[index].empty() ? 0 : given[index].target.size() + 1);
+    for (std::size_t of = 0; of < losses[index].size(); ++of) {
       // Without the tokens that every translation into the language starts with: `translate` is given them, too.
-      auto const first = losses[index].begin() + static_cast<std::ptrdiff_t>(places[index].first_target);
-      forced[index].losses.assign(first, first + std::ssize(given[index].target) + 1);
+      std::span const own =
+          std::span(losses[index][of]).subspan(places[index].first_target, given[index].target.size() + 1);
+      double sum = 0;
+      for (std::size_t token = 0; token < own.size(); ++token) {
+        forced[index].losses[token] += weights[of] * own[token];
+        sum += own[token];
+      }
+      forced[index].log_probabilities.push_back(-sum);
     }
   }
   return forced;

@@ -19,6 +19,7 @@ struct ForcedTarget {
   /// The negative log-likelihood of each of the target's tokens and its end; empty where the pair is too long for the
   /// model.
   std::vector<double> losses = {};
+  std::vector<double> log_probabilities = {};  ///< of the whole target and its end, by each model of an ensemble
   /// [target tokens, source tokens and the source's end]: how much each token of the target attends to those of the
   /// source when it is predicted. Its rows' sums are below 1 where the source has a frame. Empty without alignments.
   std::vector<double> attention = {};

@@ -318,7 +318,14 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
   return total;
 }
 
-std::vector<std::vector<double>> TrainedModel::token_losses(std::span<Sample const> pairs, PackObserver const& packed) {
+std::vector<double> TrainedModel::weights() const {
+  std::vector<double> weights{weight_};
+  std::ranges::transform(others_, std::back_inserter(weights), [](auto const& other) { return other->weight_; });
+  return weights;
+}
+
+std::vector<TrainedModel::ModelLosses> TrainedModel::token_losses(std::span<Sample const> pairs,
+                                                                  PackObserver const& packed) {
   constexpr std::size_t pack_tokens = 4096;
   auto const longer = [&](std::size_t index) {
     return std::max(pairs[index].source.tokens.size(), pairs[index].target.tokens.size()) + 1;
@@ -330,7 +337,7 @@ std::vector<std::vector<double>> TrainedModel::token_losses(std::span<Sample con
     }
   }
   std::ranges::stable_sort(order, {}, longer);
-  std::vector<std::vector<double>> losses(pairs.size());
+  std::vector<ModelLosses> losses(pairs.size());
   for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
     std::vector<Sample> of_pack;
     for (std::size_t tokens = 0; end < order.size() && (end == begin || tokens + longer(order[end]) <= pack_tokens);
@@ -340,20 +347,18 @@ std::vector<std::vector<double>> TrainedModel::token_losses(std::span<Sample con
     }
     Pack const pack = make_pack(of_pack, vocabulary_.special_ids());
     LayerContext context{*execution_, *arena_, pack};
-    std::vector<double> rows = model_->token_losses(context);
+    std::vector<std::vector<double>> rows{model_->token_losses(context)};
     if (packed) {
       packed(std::span(order).subspan(begin, end - begin));
     }
-    std::ranges::transform(rows, rows.begin(), [&](double loss) { return weight_ * loss; });
-    for (auto const& other : others_) {
-      std::vector<double> const more = other->model_->token_losses(context);
-      std::ranges::transform(rows, more, rows.begin(),
-                             [&](double sum, double loss) { return sum + other->weight_ * loss; });
-    }
-    auto row = rows.begin();
+    std::ranges::transform(others_, std::back_inserter(rows),
+                           [&](auto const& other) { return other->model_->token_losses(context); });
+    std::ptrdiff_t row = 0;
     for (std::size_t index = begin; index < end; ++index) {
       auto const count = static_cast<std::ptrdiff_t>(pairs[order[index]].target.tokens.size()) + 1;
-      losses[order[index]].assign(row, row + count);
+      for (std::vector<double> const& of_model : rows) {
+        losses[order[index]].emplace_back(of_model.begin() + row, of_model.begin() + row + count);
+      }
       row += count;
     }
   }
