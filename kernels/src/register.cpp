@@ -26,8 +26,8 @@ void register_built_in_kernels(KernelRegistries& registries, CpuLevel level) {
   add_compiled_kernels(registries, level);
   add_onednn_gemm(registries.of<Gemm>(), level);
   add_avx512_gemm(registries.of<Gemm>(), level);
-  add_int8_gemm(registries.of<Gemm>(), level);
   add_amx_gemm(registries.of<Gemm>(), level);
+  add_int8_gemm(registries.of<Gemm>(), level);  // last: computes gradients by the others
 }
 
 std::string describe_instruction_sets(CpuLevel level) {

@@ -176,6 +176,12 @@ for command in "train run.toml --dry-run" "plan run.toml --nodes 1 --ranks-per-n
 done
 train 0 0 --set run.directory=passes --set train.r_drop=1 --set model.dropout=0.1 --set train.steps=5
 
+# A model is trained on for int8: its gradients are computed, and planned, without it.
+"$HEDDLE" train run.toml --dry-run --set kernels.gemm=int8 > log 2>&1 || fail "a plan with int8"
+train 2 0 --set run.directory=for-int8 --set kernels.gemm=int8 --set train.initialize_from=two --set train.steps=5 --set train.validate_at_start=true
+awk 'match($0, /"valid_loss":[0-9.]*/) { loss[++n] = substr($0, RSTART + 13, RLENGTH - 13) + 0 } END { exit !(n == 2 && loss[2] < loss[1]) }' \
+  for-int8/metrics.jsonl || fail "training for int8 did not lower the loss"
+
 # A teacher of its own size is planned, trained from on every layout of two ranks, and refused where its tokens are others.
 teacher='train.teacher=["passes"]'
 for command in "train run.toml --dry-run" "plan run.toml --nodes 1 --ranks-per-node 2"; do

@@ -32,20 +32,26 @@ std::int8_t* bytes_of(Tensor const& tensor) {
   return static_cast<std::int8_t*>(tensor.raw());
 }
 
-/// c = op(b)'s columns quantised once, a's rows at each call, each by its largest absolute element: integer products
-/// and sums, which are exact, times both scales. Called by one thread at a time, computes with all threads of the
-/// execution space.
+/// c = a bᵀ, b's rows quantised once, a's rows at each call, each by its largest absolute element: integer products and
+/// sums, which are exact, times both scales. The other products are the gradients of these; they are computed as
+/// without int8, as if what was rounded had not been (the straight-through estimator: Bengio et al. 2013), so that a
+/// model can be trained for int8. Called by one thread at a time, computes with all threads of the execution space.
 class Int8Gemm final : public Gemm {
  public:
-  explicit Int8Gemm(int8::Functions const& functions) : functions_(functions) {}
+  /// `others`: implementations for gradients.
+  Int8Gemm(int8::Functions const& functions, KernelRegistry<Gemm> others)
+      : functions_(functions), others_(std::move(others)) {}
 
   bool supports(GemmProblem const& problem) const override {
     constexpr std::int64_t max_k = 1 << 16;  // sums of 32 bits
-    return problem.dtype != DType::float64 && !problem.transpose_a && problem.k <= max_k &&
+    return problem.dtype != DType::float64 && (is_gradient(problem) || problem.k <= max_k) &&
            kernels::has_gemm_types(problem);
   }
   Accuracy accuracy() const override { return Accuracy::quantised; }
   std::size_t packed_bytes(GemmProblem const& problem) const override {
+    if (is_gradient(problem)) {
+      return others_.select("auto", problem)->packed_bytes(problem);
+    }
     auto const columns = static_cast<std::size_t>(rounded_up(problem.n, int8::block_columns));
     return columns * (static_cast<std::size_t>(rounded_up(problem.k, int8::reduction_step)) + 8);
   }
@@ -55,8 +61,9 @@ class Int8Gemm final : public Gemm {
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
-    if (!supports(problem)) {
-      throw ConfigError("kernels.gemm = 'int8' computes no gradients: it is for models that are trained");
+    if (is_gradient(problem)) {
+      others_.select("auto", problem)->multiply(execution, call);
+      return;
     }
     if (problem.m == 0 || problem.n == 0) {
       return;
@@ -74,6 +81,8 @@ class Int8Gemm final : public Gemm {
   }
 
  private:
+  static bool is_gradient(GemmProblem const& problem) { return problem.transpose_a || !problem.transpose_b; }
+
   /// Multiplies chunks of rows: a chunk of a and c stays in the L2 cache while blocks of columns are written.
   void multiply_chunks(Execution& execution, GemmCall const& call, Int8Weight const& weight) const {
     constexpr std::int64_t floats_of_c = 1 << 18;
@@ -131,7 +140,7 @@ class Int8Gemm final : public Gemm {
     execution.space.fence();
   }
 
-  /// Quantises op(b)'s columns.
+  /// Quantises b's rows.
   void pack(GemmCall const& call, GemmProblem const& problem, Int8Weight const& weight) const {
     std::int64_t const k = rounded_up(problem.k, int8::reduction_step);
     std::int8_t* const panels = bytes_of(weight.panels);
@@ -141,9 +150,11 @@ class Int8Gemm final : public Gemm {
     std::fill_n(scales, weight.scales.size(), 0.F);
     std::fill_n(excesses, weight.excesses.size(), 0);
     std::vector<std::int8_t> quantised(static_cast<std::size_t>(k));  // zeros beyond the weight's k
-    std::vector<std::byte> gathered;
+    std::size_t const row_bytes = static_cast<std::size_t>(call.b.row_stride()) * size_of(problem.b_dtype);
     for (std::int64_t column = 0; column < problem.n; ++column) {
-      int8::Rows const numbers = column_of(call, problem, column, gathered);
+      int8::Rows const numbers{
+          static_cast<std::byte const*>(call.b.raw()) + static_cast<std::size_t>(column) * row_bytes, 0, problem.k,
+          problem.b_dtype == DType::bfloat16};
       functions_.quantise(numbers, 0, 1, false, {quantised.data(), k, scales + column});
       std::int64_t const place = column / int8::panel_columns * int8::panel_columns * k;
       std::int8_t* to = panels + place + column % int8::panel_columns * int8::group;
@@ -154,25 +165,8 @@ class Int8Gemm final : public Gemm {
     }
   }
 
-  /// A column of op(b) as a row, copied to `gathered` where it is not one.
-  static int8::Rows column_of(GemmCall const& call, GemmProblem const& problem, std::int64_t column,
-                              std::vector<std::byte>& gathered) {
-    bool const bfloat16 = problem.b_dtype == DType::bfloat16;
-    std::size_t const size = size_of(problem.b_dtype);
-    auto const stride = static_cast<std::size_t>(call.b.row_stride());
-    auto const* const data = static_cast<std::byte const*>(call.b.raw());
-    auto const index = static_cast<std::size_t>(column);
-    if (problem.transpose_b) {
-      return {data + index * stride * size, 0, problem.k, bfloat16};
-    }
-    gathered.resize(static_cast<std::size_t>(problem.k) * size);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(problem.k); ++i) {
-      std::memcpy(gathered.data() + i * size, data + (i * stride + index) * size, size);
-    }
-    return {gathered.data(), 0, problem.k, bfloat16};
-  }
-
   int8::Functions functions_;
+  KernelRegistry<Gemm> others_;
   PackedWeights<Int8Weight> weights_;
 };
 
@@ -180,7 +174,7 @@ class Int8Gemm final : public Gemm {
 
 void add_int8_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
   if (kernel_memory_space() == MemorySpace::host) {
-    registry.add("int8", priorities::own, std::make_shared<Int8Gemm>(int8::functions_for(level)));
+    registry.add("int8", priorities::own, std::make_shared<Int8Gemm>(int8::functions_for(level), registry));
   }
 }
 

@@ -39,14 +39,13 @@ class Int8GemmTest : public BuiltInKernelsTest {
 
   static GemmCall make_call(Int8Sizes const& size, DType a, DType b, DType c, int bits) {
     auto const& [m, n, k] = size;
-    bool const transposed = (bits & 1) != 0;
     bool const strided = (bits & 8) != 0;
     GemmCall call;
     call.a = strided_tensor(random_values(m * k, 1), a, {m, k}, strided ? 3 : 0);
-    call.b = strided_tensor(random_values(n * k, 2), b, transposed ? Shape{n, k} : Shape{k, n}, strided ? 5 : 0);
+    call.b = strided_tensor(random_values(n * k, 2), b, {n, k}, strided ? 5 : 0);
     call.c = strided_tensor(random_values(m * n, 3), c, {m, n}, strided ? 7 : 0);
     call.bias = (bits & 4) != 0 ? tensor_of(random_values(n, 4), DType::float32, {n}) : Tensor();
-    call.transpose_b = transposed;
+    call.transpose_b = true;
     call.accumulate = (bits & 2) != 0;
     return call;
   }
@@ -58,19 +57,19 @@ class Int8GemmTest : public BuiltInKernelsTest {
     Values const b = values(call.b);
     Values c = values(call.c);
     Values const bias = call.bias.empty() ? Values(static_cast<std::size_t>(problem.n)) : values(call.bias);
-    auto const row = [&](Values const& matrix, std::int64_t first, std::int64_t step) {
+    auto const row = [&](Values const& matrix, std::int64_t first) {
       std::vector<float> numbers;
       for (std::int64_t i = 0; i < problem.k; ++i) {
-        numbers.push_back(static_cast<float>(matrix[static_cast<std::size_t>(first + i * step)]));
+        numbers.push_back(static_cast<float>(matrix[static_cast<std::size_t>(first + i)]));
       }
       return Quantised(numbers);
     };
     std::vector<Quantised> columns;
     for (std::int64_t j = 0; j < problem.n; ++j) {
-      columns.push_back(problem.transpose_b ? row(b, j * problem.k, 1) : row(b, j, problem.n));
+      columns.push_back(row(b, j * problem.k));
     }
     for (std::int64_t i = 0; i < problem.m; ++i) {
-      Quantised const factors = row(a, i * problem.k, 1);
+      Quantised const factors = row(a, i * problem.k);
       for (std::int64_t j = 0; j < problem.n; ++j) {
         auto const index = static_cast<std::size_t>(j);
         int sum = 0;
@@ -147,12 +146,22 @@ TEST_F(Int8GemmTest, RowsOfZerosAndTinyNumbersGiveTheBias) {
   EXPECT_EQ(values(call.c), expected);
 }
 
-TEST_F(Int8GemmTest, GradientsAreRefused) {
-  GemmCall call = make_call({4, 5, 6}, DType::float32, DType::float32, DType::float32, 0);
-  call.a = tensor_of(random_values(24, 1), DType::float32, {6, 4});
-  call.transpose_a = true;
-  EXPECT_FALSE(int8().supports(call.problem()));
-  expect_config_error([&] { int8().multiply(execution_, call); }, "computes no gradients");
+TEST_F(Int8GemmTest, GradientsAreThoseWithoutIt) {
+  for (bool const of_weight : {false, true}) {
+    GemmCall call = make_call({4, 5, 6}, DType::float32, DType::float32, DType::float32, of_weight ? 2 : 0);
+    call.b = tensor_of(random_values(30, 2), DType::float32, {6, 5});
+    call.transpose_b = false;
+    if (of_weight) {
+      call.a = tensor_of(random_values(24, 1), DType::float32, {6, 4});
+      call.transpose_a = true;
+    }
+    GemmCall plain = call;
+    plain.c = tensor_of(values(call.c), DType::float32, {4, 5});
+    ASSERT_TRUE(int8().supports(call.problem()));
+    int8().multiply(execution_, call);
+    registries_.of<Gemm>().select("auto", plain.problem())->multiply(execution_, plain);
+    EXPECT_EQ(values(call.c), values(plain.c));
+  }
 }
 
 }  // namespace
