@@ -58,6 +58,8 @@ constexpr std::array commands = {
             "Training"},
     Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,
             Processes::several, "Training"},
+    Command{"distill", "train a small model on a large one's translations, in three steps", run_distill, Processes::one,
+            "Training"},
     Command{"translate", "translate text with a trained model", run_translate, Processes::several, "Using a model"},
     Command{"serve", "translate over HTTP, with a page to try it", run_serve, Processes::one, "Using a model"},
     Command{"score", "score given translations with a trained model", run_score, Processes::several, "Using a model"},

@@ -15,6 +15,7 @@ ExitCode run_checkpoint(Arguments const& arguments);
 ExitCode run_clean(Arguments const& arguments);
 ExitCode run_config(Arguments const& arguments);
 ExitCode run_demo_data(Arguments const& arguments);
+ExitCode run_distill(Arguments const& arguments);
 ExitCode run_doctor(Arguments const& arguments);
 ExitCode run_export(Arguments const& arguments);
 ExitCode run_extend_vocabulary(Arguments const& arguments);

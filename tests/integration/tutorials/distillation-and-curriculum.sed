@@ -14,4 +14,5 @@ s/^steps = 50/steps = 3/
 # A model that has hardly been trained ends no translation.
 s/^heddle translate --checkpoint runs\/teacher/& --max-length 12/
 s/^heddle translate --checkpoint runs\/taught/& --max-length 12/
+s/^heddle distill model.toml/& --beam 1/
 s/^ *heddle evaluate --checkpoint [^ ]*/& --max-length 12/
