@@ -208,6 +208,8 @@ for ranks in 0 2; do
   grep -q polyline rates$ranks/rates.svg && grep -q '"proposed"' rates$ranks/rates.json || fail "find-rate leaves no plot"
   [ ! -e rates$ranks/checkpoints ] || fail "find-rate leaves a checkpoint"
 done
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" find-rate run.toml --to 1e30 --steps 90 --out steep > log 2>&1 || fail "find-rate to rates without a loss on 2 ranks"
+grep -q 'the loss is not finite any more at the highest rates' log && grep -q '^proposed:' log || fail "find-rate ends where the loss does"
 code=0; "$HEDDLE" find-rate run.toml --out rates0 > log 2>&1 || code=$?
 [ $code -eq 64 ] && grep -q 'is there already' log || fail "find-rate overwrites a directory"
 code=0; "$HEDDLE" find-rate run.toml --from 1 --to 0.1 --out falling > log 2>&1 || code=$?

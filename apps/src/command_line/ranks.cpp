@@ -24,8 +24,9 @@ ExitCode run_on_ranks(std::function<ExitCode(MpiSession const*)> const& work) {
     if (rank == 0) {
       report_on_stderr(describe(error));
     }
-    bool const of_input = code == ExitCode::usage || code == ExitCode::bad_config || code == ExitCode::bad_data;
-    if (of_input && session.all_agree(describe(error))) {
+    bool const of_all = code == ExitCode::usage || code == ExitCode::bad_config || code == ExitCode::bad_data ||
+                        code == ExitCode::loss_not_finite;
+    if (of_all && session.all_agree(describe(error))) {
       return code;
     }
     if (rank > 0) {

@@ -144,7 +144,13 @@ ExitCode run_find_rate(Arguments const& arguments) {
     if (error.code() != ExitCode::loss_not_finite) {
       throw;
     }
-    fmt::print("the loss is not finite any more at the highest rates\n");
+    code = error.code();
+  }
+  if (code == ExitCode::loss_not_finite) {
+    code = ExitCode::done;
+    if (reports) {
+      fmt::print("the loss is not finite any more at the highest rates\n");
+    }
   }
   if (reports && code == ExitCode::done) {
     report(out);

@@ -96,7 +96,7 @@ class TensorOpsFrontEnd final : public TensorOps {
   }
   void mix(Execution& execution, Tensor const& into, Tensor const& from, Tensor const& share) override {
     require_same_shape(from, into, "mix");
-    share.require(DType::float64, {1}, "mix' share");
+    share.require(DType::float64, {1}, "mix's share");
     kernels::with_floating(
         into.dtype(), [&]<class Element>(Element) { Functions::template mix<Element>(execution, into, from, share); });
   }
