@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdlib>
 #include <heddle/core/config/config.hpp>
+#include <heddle/core/model/layout.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "golden_model.hpp"
 #include "test_scores.hpp"
 
 namespace heddle {
@@ -91,7 +93,16 @@ inline std::vector<Variant> other_variants() {
        "activation = \"swiglu\"\n[model.decoder]\nrecompute = \"layer\"\nself_attention = { kv_heads = 4" +
            std::string(scores_run ? ", score = \"logistic\" }\ncross_attention = { score = \"cubic\" }\n" : " }\n") +
            "[adapter]\nrank = 3\ndropout = 0.2\ntargets = [\"*\"]\n"
-           "[optimizer.group.norms]\nparameters = [\"*.norm.*\"]"}};
+           "[optimizer.group.norms]\nparameters = [\"*.norm.*\"]"},
+      // The students of Kim et al. 2019.
+      {NormPlacement::post, true,
+       "decoder_sublayers = [\"ssru\", \"cross_attention\", \"feed_forward\"]\n"
+       "[model.decoder]\ntied_layers = [1, 1, 2, 2]\n"
+       "[model.decoder.layer.\"3-4\"]\nssru = { projection = true }"},
+      {NormPlacement::pre, false,
+       "decoder_sublayers = [\"average_attention\", \"cross_attention\", \"feed_forward\"]\nrecompute = \"layer\"\n"
+       "[model.decoder]\ntied_layers = [1, 2, 3, 3]\naverage_attention = { d_ff = 16, activation = \"silu\" }\n"
+       "[model.decoder.layer.1]\naverage_attention = { gate = false }"}};
 }
 
 inline std::string describe(Variant const& variant) {
@@ -149,6 +160,11 @@ inline Config tiny_config(Layout const& layout, Config config = {}) {
   config.model.heads = 8;
   config.model.max_length = 32;
   return config;
+}
+
+/// Whether a model's layers support a layout, and are enough for its stages.
+inline bool supports(Config const& config, Layout const& layout) {
+  return layout_problem(config, description_of(config.model), layout.shape, config.model.max_length).empty();
 }
 
 /// This rank's part of a whole tensor's elements; none of the gradient of a frozen one.

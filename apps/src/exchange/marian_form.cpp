@@ -43,6 +43,18 @@ void move_embeddings(Checkpoint const& checkpoint, Config const& config, ModelFo
         "express",
         checkpoint.contents().vocabulary().target.piece(start));
   }
+  for (StackKind const& kind : stack_kinds) {
+    StackConfig const& stack = config.model.*kind.config;
+    if ((shared || kind.predicts) &&
+        (stack.sublayers.front() != "self_attention" || stack.settings.contains("tied_layers"))) {
+      throw ConfigError(
+          "the embedding of {}, from which the decoder starts, is not 0: Marian's decoder starts from a vector of "
+          "zeros, "
+          "which only models whose {} begins with self_attention and without tied_layers can express; others are to be "
+          "trained with it: see \"Students\" in docs/guide/coming-from-marian.md",
+          checkpoint.contents().vocabulary().target.piece(start), kind.name);
+    }
+  }
   std::vector<float> shift;
   for (float const value : vector) {
     form.added[table].push_back(-value);

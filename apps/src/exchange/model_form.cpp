@@ -62,14 +62,16 @@ struct StreamAxes {
   bool columns = false;  ///< of a matrix or a vector
 };
 
-StreamAxes stream_axes(std::string_view parameter) {
+/// `projected`: the SSRU that the parameter is of has a projection; else its columns are the stream's.
+StreamAxes stream_axes(std::string_view parameter, bool projected) {
   auto const has = [&](std::string_view part) { return parameter.find(part) != parameter.npos; };
   bool const is_bias = parameter.ends_with(".bias");
   if (has("norm.")) {
     return {.columns = !has(".q_norm.") && !has(".k_norm.")};
   }
-  if (has(".out.") || has(".down.") || has(".transform.")) {  // a transform also reads the stream
-    return {.rows = !is_bias, .columns = is_bias || has(".transform.")};
+  bool const both = has(".transform.") || has("_gate.") || (has(".ssru.") && !projected);  // reads it, too
+  if (has(".out.") || has(".down.") || both) {
+    return {.rows = !is_bias, .columns = is_bias || both};
   }
   return {.columns = !is_bias && !parameter.ends_with(".attention_bias.weight")};
 }
@@ -167,7 +169,9 @@ class FormTensors final : public OneRankTensors {
       std::int64_t const head = axis == 0 ? columns_of_heads(before_, name) : 0;
       return head == 0 ? same_order(size) : halves_of_pairs(size, head);
     }
-    StreamAxes const axes = stream_axes(name);
+    std::string const source = source_of(name);
+    std::string const unit = source.substr(0, source.find(".ssru."));
+    StreamAxes const axes = stream_axes(name, from_.contains(unit + ".ssru.out.weight"));
     return (last ? axes.columns : axes.rows) ? halves_of_pairs(size, size) : same_order(size);
   }
 

@@ -305,15 +305,13 @@ void write_cache(LayerContext& context, TensorOps& tensor_ops, Tensor const& val
   tensor_ops.copy_rows(context.execution, values, Tensor(), cache, rows.written);
 }
 
-Tensor AttentionCore::take_states(LayerContext& context, DType dtype, DecodeStep const& step,
-                                  Tensor const& states) const {
-  std::int64_t const key_heads = base_.kv_heads > 0 ? base_.kv_heads : base_.heads;
-  std::int64_t const size = key_heads * sizes_.head_dim * (sizes_.head_dim + 1);
-  Tensor const taken = context.arena.allocate(statistics_dtype(dtype), {step.hypotheses(), size});
+Tensor take_states(LayerContext& context, TensorOps& tensor_ops, DecodeStep const& step, Tensor const& states,
+                   DType dtype, std::int64_t columns) {
+  Tensor const taken = context.arena.allocate(dtype, {step.hypotheses(), columns});
   if (step.first) {
-    tensor_ops_->fill(context.execution, taken, 0);
+    tensor_ops.fill(context.execution, taken, 0);
   } else {
-    tensor_ops_->gather_rows(context.execution, states, step.previous_state, taken);
+    tensor_ops.gather_rows(context.execution, states, step.previous_state, taken);
   }
   return taken;
 }
@@ -332,7 +330,9 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, DecodeKeys 
   call.keys = keys.sequences;
   bool const one_each = step.queries.max_length == 1;
   if (has_state()) {
-    call.state = take_states(context, q.dtype(), step, states);
+    std::int64_t const key_heads = base_.kv_heads > 0 ? base_.kv_heads : base_.heads;
+    std::int64_t const columns = key_heads * sizes_.head_dim * (sizes_.head_dim + 1);
+    call.state = take_states(context, *tensor_ops_, step, states, statistics_dtype(q.dtype()), columns);
     call.mask = AttentionMask::bidirectional();
     attention_->forward(context.execution, call, output, log_sum_exp);
     write_cache(context, *tensor_ops_, call.state, step.states, states);

@@ -193,6 +193,15 @@ void add_settings(ConfigTree& tree, std::string path, std::string header, Settin
       table.keys.push_back(key_of_settings(settings, key.description, key.resume));
     }
   }
+  if (of_stack) {
+    table.keys.push_back(key_of_settings(settings,
+                                         {.name = tied_layers_key,
+                                          .type = Type::integers,
+                                          .meaning = "for each layer the number of the one whose parameters it uses",
+                                          .min = 1,
+                                          .max = max_layers},
+                                         ResumeRule::identity));
+  }
   for (auto const& [name, setting] : settings) {
     if (name.find('.') != std::string::npos) {
       table.keys.push_back(sublayer_option(settings, name));
@@ -318,6 +327,7 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
       "#   layers = 6                       the same key as decoder_layers; so are sublayers and input\n"
       "#   d_model = 256                    one for all its layers; stacks of different width share no table of "
       "tokens\n"
+      "#   tied_layers = [1, 1, 2, 2]       for each layer the number of the one whose parameters it uses\n"
       "#   activation = \"gelu\"              d_ff, heads, biases, activation, the dropouts, norm_kind, norm_epsilon, "
       "recompute\n"
       "#   [model.decoder.layer.\"4-6\"]      one number or a range; ranges may not overlap\n"

@@ -15,6 +15,9 @@ struct ConfigKey {
   ResumeRule resume = ResumeRule::trajectory;
 };
 
+/// The setting of a stack that ties its layers: see StackDescription.
+inline constexpr char const* tied_layers_key = "tied_layers";
+
 /// Stands in ConfigTable::others for a key that the table does not have, with its value.
 inline constexpr char const* given_setting = "KEY = VALUE";
 

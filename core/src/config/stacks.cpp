@@ -65,6 +65,7 @@ void keep_one_of_each_kind(ModelConfig& model) {
       ++kept;
     }
     stack.layers = kept + (plain > 0 ? 1 : 0);
+    stack.settings.erase(tied_layers_key);
   }
 }
 

@@ -5,6 +5,7 @@ namespace heddle {
 
 void register_built_in_layers(LayerRegistry& registry) {
   register_attention_layers(registry);
+  register_recurrent_layers(registry);
   register_feed_forward(registry);
   register_token_embedding(registry);
 }

@@ -5,7 +5,10 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/model/description.hpp>
+#include <numeric>
 #include <span>
+
+#include "config/schema.hpp"
 
 namespace heddle {
 
@@ -139,6 +142,51 @@ bool LayerDescription::takes_positions() const {
   return std::ranges::any_of(sublayers, &LayerTraits::takes_positions, &SublayerDescription::traits);
 }
 
+namespace {
+
+/// The number of the layer, from 1, by whose number a layer's parameters are called, for each layer: its own unless
+/// `tied_layers` of the stack says otherwise.
+std::vector<std::int64_t> parameter_numbers(StackConfig const& stack, std::string const& name) {
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(stack.layers));
+  std::iota(numbers.begin(), numbers.end(), 1);
+  auto const given = stack.settings.find(tied_layers_key);
+  if (given == stack.settings.end()) {
+    return numbers;
+  }
+  auto const& tied = std::get<std::vector<std::int64_t>>(given->second.value);
+  if (tied.size() != numbers.size() || std::ranges::max(tied) > stack.layers) {
+    throw ConfigError(
+        "{}{}model.{}.{} = {}: expected for each of the {} layers of the {} the number, 1 to {}, of the layer whose "
+        "parameters it uses",
+        given->second.origin, given->second.origin.empty() ? "" : ": ", name, tied_layers_key,
+        to_toml(given->second.value), stack.layers, name, stack.layers);
+  }
+  return tied;
+}
+
+/// Finds the owners of the layers' parameters. Throws ConfigError for tied layers that have other settings.
+void set_owners(StackConfig const& stack, std::vector<std::int64_t> const& numbers, StackDescription& description) {
+  auto const settings_of = [&](std::int64_t layer) {
+    auto const found = std::ranges::find_if(stack.overrides, [&](LayerOverride const& entry) {
+      return layer >= entry.layers.begin && layer < entry.layers.end;
+    });
+    return found == stack.overrides.end() ? Settings() : found->settings;
+  };
+  for (std::int64_t index = 0; index < description.count(); ++index) {
+    auto const number = numbers[static_cast<std::size_t>(index)];
+    std::int64_t const owner = std::ranges::find(numbers, number) - numbers.begin();
+    if (settings_of(index) != settings_of(owner)) {
+      throw ConfigError(
+          "model.{0}.{1}: layers {2} and {3} of the {0} have the same parameters, but not the same keys in "
+          "[model.{0}.layer]; set them for both",
+          description.name, tied_layers_key, owner + 1, index + 1);
+    }
+    description.layers[static_cast<std::size_t>(index)].owner = owner;
+  }
+}
+
+}  // namespace
+
 StackDescription describe_stack(ModelConfig const& model, StackKind const& kind, LayerRegistry const& registry) {
   std::string const name(kind.name);
   Side const side = kind.predicts ? Side::target : Side::source;
@@ -155,10 +203,12 @@ StackDescription describe_stack(ModelConfig const& model, StackKind const& kind,
                                          registry.inputs.at(input, model.place(name + "_input")).traits},
                                .layers = {}};
   description.input.options.check(description.input.traits.options);
+  std::vector<std::int64_t> const numbers = parameter_numbers(model.*stack, name);
   for (std::int64_t index = 0; index < (model.*stack).layers; ++index) {
-    LayerDescription layer{keys_of(index), {}};
+    LayerDescription layer{.keys = keys_of(index), .sublayers = {}};
     for (std::string const& sublayer : (*layer.keys.*stack).sublayers) {
-      std::string const path = fmt::format("{}.layers.{}.{}", name, index, sublayer);
+      std::string const path =
+          fmt::format("{}.layers.{}.{}", name, numbers[static_cast<std::size_t>(index)] - 1, sublayer);
       LayerRegistry::Entry const& entry = registry.at(sublayer, layer.keys->place("sublayers"));
       LayerOptions options = layer_options(model.*stack, name, index, sublayer);
       options.check(entry.traits.options);
@@ -168,6 +218,7 @@ StackDescription describe_stack(ModelConfig const& model, StackKind const& kind,
     }
     description.layers.push_back(std::move(layer));
   }
+  set_owners(model.*stack, numbers, description);
   if (description.layers.empty()) {
     for (std::string const& sublayer : (*description.keys.*stack).sublayers) {
       auto const& traits = registry.at(sublayer, description.keys->place("sublayers")).traits;
@@ -219,6 +270,18 @@ LayerDescription const& ModelDescription::layer(std::int64_t index) const {
     index -= stack.count();
   }
   throw Error("a model of {} layers has none beyond them", layers());
+}
+
+bool ModelDescription::divides_tied_layers(std::int64_t index) const {
+  for (std::size_t stack = 0; stack < stacks.size(); ++stack) {
+    IndexRange const all = range(stack);
+    for (std::int64_t later = std::max(index, all.begin); later < all.end; ++later) {
+      if (all.begin + stacks[stack].layers[static_cast<std::size_t>(later - all.begin)].owner < index) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 std::string ModelDescription::describe() const {

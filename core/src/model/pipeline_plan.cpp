@@ -24,7 +24,7 @@ struct Cut {
 };
 
 /// The best cuts of each number of first layers into one part more than `fewer` has. ends[i]: cost of the first i;
-/// `beside`: the cost of the other work of the part's stage.
+/// `beside`: the cost of the other work of the part's stage; where an entry of fewer is not finite, no part begins.
 std::vector<Cut> one_part_more(std::vector<Cut> const& fewer, std::vector<double> const& ends, double beside) {
   std::vector<Cut> more(ends.size());
   for (std::size_t end = 1; end < ends.size(); ++end) {
@@ -55,6 +55,11 @@ std::vector<IndexRange> cut_by_cost(IndexRange const& layers, std::vector<double
   best.front().front().highest = 0;
   for (double const cost : beside) {
     best.push_back(one_part_more(best.back(), ends, cost));
+    for (std::int64_t end = 1; end < layers.count(); ++end) {
+      if (model.divides_tied_layers(layers.begin + end)) {
+        best.back()[static_cast<std::size_t>(end)] = Cut();
+      }
+    }
   }
   std::vector<IndexRange> ranges(beside.size());
   std::int64_t end = layers.count();
@@ -80,13 +85,31 @@ std::vector<IndexRange> cut_ranges(ModelDescription const& model, bool interleav
   return ranges;
 }
 
+/// The parts into which a range can be cut: tied layers are in one.
+std::int64_t possible_parts(ModelDescription const& model, IndexRange const& range) {
+  std::int64_t parts = range.count() > 0 ? 1 : 0;
+  for (std::int64_t layer = range.begin + 1; layer < range.end; ++layer) {
+    parts += model.divides_tied_layers(layer) ? 0 : 1;
+  }
+  return parts;
+}
+
 void require_enough_layers(ModelDescription const& model, ParallelConfig const& parallel,
                            std::vector<IndexRange> const& whole, bool interleaved) {
-  std::int64_t const max = std::ranges::min_element(whole, {}, &IndexRange::count)->count();
+  std::vector<std::int64_t> possible;
+  std::ranges::transform(whole, std::back_inserter(possible),
+                         [&](IndexRange const& range) { return possible_parts(model, range); });
+  std::int64_t const max = std::ranges::min(possible);
   if (parallel.pipeline <= max) {
     return;
   }
   std::string const place = parallel.places.of("pipeline");
+  if (parallel.pipeline <= std::ranges::min_element(whole, {}, &IndexRange::count)->count()) {
+    throw ConfigError(
+        "{} = {}: tied layers have their parameters on one stage, and {} can be cut into {} parts; expected "
+        "{} or less",
+        place, parallel.pipeline, model.describe(), max, max);
+  }
   throw ConfigError(
       interleaved
           ? fmt::format("{} = {} with parallel.pipeline_schedule = \"interleaved\" needs as many layers in each stack, "
@@ -117,6 +140,12 @@ std::vector<IndexRange> cut_as_given(ModelDescription const& model, ParallelConf
   }
   if (!std::ranges::equal(sums, whole, {}, {}, &IndexRange::count)) {
     refuse(fmt::format("it adds up to {}, but there are {}", fmt::join(sums, " and "), model.describe()));
+  }
+  for (IndexRange const& part : parts) {
+    if (model.divides_tied_layers(part.begin)) {
+      refuse(fmt::format("a stage would begin with {}, and tied layers have their parameters on one stage",
+                         describe({part.begin, part.begin + 1}, model)));
+    }
   }
   return parts;
 }

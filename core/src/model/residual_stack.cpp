@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/random.hpp>
 #include <heddle/core/model/residual_stack.hpp>
 
 namespace heddle {
@@ -28,35 +30,75 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
       final_norm_(Norm::none(spec, largest_dropout(description, spec))),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   double const dropout = largest_dropout(description, spec);
+  std::vector<IndexRange> uses;  // of parameters, by layer
   for (std::int64_t index = range.begin; index < range.end; ++index) {
     LayerDescription const& layer = description.layers[static_cast<std::size_t>(index)];
-    bool const whole = layer.keys->recompute == Recompute::layer;
-    layers_.push_back({sublayers_.size(), sublayers_.size() + layer.sublayers.size(), whole});
-    for (SublayerDescription const& sublayer : layer.sublayers) {
-      std::string const name = fmt::format("{}.layers.{}.{}", spec.name, index, sublayer.name);
-      std::size_t const uses_before = spec.parameters.uses().size();
-      LayerSpec own_spec = spec.with_keys(name, *layer.keys);
-      own_spec.options = sublayer.options;
-      auto branch = registry.build(sublayer.name, own_spec);
-      std::vector<Parameter const*> used = spec.parameters.uses_since(uses_before);
-      Norm norm = pre_ && !before_ ? Norm::none(own_spec, dropout) : Norm::of_stream(own_spec, name + ".norm", dropout);
-      std::optional<Norm> output_norm;
-      if (spec.model.norm == NormPlacement::both || spec.model.norm == NormPlacement::output) {
-        output_norm = Norm::of_stream(own_spec, name + ".output_norm");
+    std::int64_t const uses_before = std::ssize(spec.parameters.uses());
+    if (layer.owner == index) {
+      build_layer(spec, registry, layer, index, dropout);
+    } else if (layer.owner >= range.begin) {
+      auto const owner = static_cast<std::size_t>(layer.owner - range.begin);
+      repeat_layer(spec, layers_[owner], index);
+      for (std::int64_t use = uses[owner].begin; use < uses[owner].end; ++use) {
+        spec.parameters.add_use(*spec.parameters.uses()[static_cast<std::size_t>(use)]);
       }
-      sublayers_.push_back({.name = name,
-                            .dropout_name = name + ".residual_dropout",
-                            .branch = std::move(branch),
-                            .norm = std::move(norm),
-                            .output_norm = std::move(output_norm),
-                            .used = std::move(used),
-                            .dropout = layer.keys->dropout,
-                            .recomputed = !whole && layer.recomputes(sublayer)});
+    } else {
+      throw Error("layer {} of the {} is tied to layer {}, which another part of the model has", index + 1, spec.name,
+                  layer.owner + 1);
     }
+    uses.push_back({uses_before, std::ssize(spec.parameters.uses())});
   }
   if (pre_ && ends_stack_) {
     final_norm_ = Norm::of_stream(spec, spec.name + ".norm", dropout);
   }
+}
+
+void ResidualStack::build_layer(LayerSpec const& spec, LayerRegistry const& registry, LayerDescription const& layer,
+                                std::int64_t index, double dropout) {
+  bool const whole = layer.keys->recompute == Recompute::layer;
+  layers_.push_back({sublayers_.size(), sublayers_.size() + layer.sublayers.size(), whole});
+  for (SublayerDescription const& sublayer : layer.sublayers) {
+    std::string const& path = sublayer.path;
+    std::string const name = fmt::format("{}.layers.{}.{}", spec.name, index, sublayer.name);
+    std::size_t const uses_before = spec.parameters.uses().size();
+    LayerSpec own_spec = spec.with_keys(path, *layer.keys);
+    own_spec.options = sublayer.options;
+    auto branch = registry.build(sublayer.name, own_spec);
+    std::vector<Parameter const*> used = spec.parameters.uses_since(uses_before);
+    Norm norm = pre_ && !before_ ? Norm::none(own_spec, dropout) : Norm::of_stream(own_spec, path + ".norm", dropout);
+    std::optional<Norm> output_norm;
+    if (spec.model.norm == NormPlacement::both || spec.model.norm == NormPlacement::output) {
+      output_norm = Norm::of_stream(own_spec, path + ".output_norm");
+    }
+    sublayers_.push_back({.registered = sublayer.name,
+                          .name = name,
+                          .dropout_name = name + ".residual_dropout",
+                          .branch = std::move(branch),
+                          .norm = std::move(norm),
+                          .output_norm = std::move(output_norm),
+                          .used = std::move(used),
+                          .dropout = layer.keys->dropout,
+                          .recomputed = !whole && layer.recomputes(sublayer)});
+  }
+}
+
+void ResidualStack::repeat_layer(LayerSpec const& spec, LayerRange owner, std::int64_t index) {
+  layers_.push_back({sublayers_.size(), sublayers_.size() + owner.end - owner.begin, owner.recomputed});
+  for (std::size_t each = owner.begin; each < owner.end; ++each) {
+    Sublayer again = sublayers_[each];
+    again.name = fmt::format("{}.layers.{}.{}", spec.name, index, again.registered);
+    again.dropout_name = again.name + ".residual_dropout";
+    again.repeated = true;
+    sublayers_.push_back(std::move(again));
+  }
+}
+
+LayerContext ResidualStack::context_of(LayerContext const& context, Sublayer const& sublayer) const {
+  LayerContext own = context;
+  if (sublayer.repeated) {
+    own.seed = random_key(context.seed, sublayer.name);
+  }
+  return own;
 }
 
 Norm const& ResidualStack::norm_after(std::size_t index) const {
@@ -95,14 +137,15 @@ ResidualStack::Stream ResidualStack::join(LayerContext& context, std::size_t ind
 
 HiddenStates ResidualStack::run_branch(LayerContext& context, Sublayer const& sublayer, HiddenStates const& input,
                                        SublayerActivations& activations) const {
+  LayerContext own = context_of(context, sublayer);
   if (!sublayer.recomputed) {
-    return sublayer.branch->forward(context, input, activations.branch);
+    return sublayer.branch->forward(own, input, activations.branch);
   }
   activations.input = input;
   Tensor const output = context.arena.allocate(input.hidden.dtype(), input.hidden.shape());
   ArenaScope const scope(context.arena);
   Saved dropped;
-  tensor_ops_->copy(context.execution, sublayer.branch->forward(context, input, dropped).hidden, output);
+  tensor_ops_->copy(context.execution, sublayer.branch->forward(own, input, dropped).hidden, output);
   return {output, input.encoder_output};
 }
 
@@ -220,10 +263,11 @@ void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, 
   }
   ArenaScope const scope(context.arena);
   Saved again;
+  LayerContext own = context_of(context, sublayer);
   if (sublayer.recomputed) {
-    sublayer.branch->forward(context, activations.input, again);
+    sublayer.branch->forward(own, activations.input, again);
   }
-  HiddenStates const grad_input = sublayer.branch->backward(context, {grad.branch, grad.encoder_output},
+  HiddenStates const grad_input = sublayer.branch->backward(own, {grad.branch, grad.encoder_output},
                                                             sublayer.recomputed ? again : activations.branch);
   context.uses_done(sublayer.used);
   if (before_) {

@@ -102,6 +102,40 @@ MarianFiles find_files(fs::path const& from) {
   return place;
 }
 
+/// Adds to the kind of the decoder's sublayer the options by which it is another one than ours, gives average attention
+/// its defaults, and takes options away that the sublayer does not read.
+void join_recurrence(json::object& config) {
+  std::string kind = text_at(config, marian_recurrence);
+  bool const average = kind == "average-attention";
+  json::object const usual{{"transformer-dim-aan", 2048},
+                           {"transformer-aan-depth", 2},
+                           {"transformer-aan-activation", "swish"},
+                           {"transformer-aan-nogate", false}};
+  for (auto const& [key, value] : usual) {
+    if (!average) {
+      config.erase(key);
+    } else if (!config.contains(key)) {
+      config[key] = value;
+    }
+  }
+  if (kind == "rnn") {
+    std::string const cell = text_at(config, "dec-cell");
+    kind = fmt::format("rnn of {}{}", cell.empty() ? "gru" : cell,
+                       flag_at(config, "layer-normalization") ? " with layer-normalization" : "");
+  } else {
+    config.erase("transformer-rnn-projection");
+  }
+  if (average && text_at(config, "transformer-preprocess").find('n') != std::string::npos) {
+    kind += " of tokens before their norm";
+  }
+  if (average && integer_at(config, "transformer-dim-aan", 0) == integer_at(config, "dim-emb", 512)) {
+    kind += " without a second projection, as transformer-dim-aan = dim-emb";
+  }
+  if (!kind.empty()) {
+    config[marian_recurrence] = kind;
+  }
+}
+
 /// Options that have one meaning together become one key of the family.
 void join_keys(json::object& config) {
   config[marian_norms] =
@@ -115,6 +149,11 @@ void join_keys(json::object& config) {
   if (own != nullptr && own->is_int64() && own->get_int64() == 0) {
     config.erase("transformer-decoder-dim-ffn");
   }
+  json::value const* const tied = config.if_contains("transformer-tied-layers");
+  if (tied != nullptr && tied->is_array() && tied->get_array().empty()) {
+    config.erase("transformer-tied-layers");
+  }
+  join_recurrence(config);
 }
 
 /// The way back.
@@ -130,6 +169,27 @@ void split_keys(json::object& config, bool joint) {
   config[marian_tables] = tables != "none";
   config["tied-embeddings-all"] = tables == "all" && joint;
   config["tied-embeddings-src"] = false;
+  if (text_at(config, marian_recurrence) == marian_ssru) {
+    config[marian_recurrence] = "rnn";
+    config["dec-cell"] = "ssru";
+    config["layer-normalization"] = false;
+  } else if (text_at(config, marian_recurrence) == "average-attention" &&
+             !config.contains("transformer-aan-activation")) {  // ours is then the model's
+    config["transformer-aan-activation"] = config["transformer-ffn-activation"];
+  }
+}
+
+/// Throws ConfigError for average attention that Marian computes otherwise.
+void require_average_attention(json::object config) {
+  join_recurrence(config);
+  std::string const kind = text_at(config, marian_recurrence);
+  if (kind.starts_with("average-attention ")) {
+    throw ConfigError(
+        "model.decoder_sublayers has average_attention, and Marian would compute {}; it can express model.norm = "
+        "\"post\" "
+        "with another model.decoder.average_attention.d_ff than model.d_model",
+        kind);
+  }
 }
 
 /// The rows of the source's (0) and the target's (1) table.
@@ -302,6 +362,7 @@ std::int64_t write_marian(Checkpoint const& checkpoint, Config const& config, fs
   Family const& family = marian_family();
   json::object made = config_json(family, config);
   split_keys(made, checkpoint.contents().vocabulary().joint());
+  require_average_attention(made);
   json::object theirs = parse_yaml_map(origin.at(model_file), "the origin's model.yml");
   for (char const* const key : {"architectures", "model_type", "torch_dtype"}) {
     made.erase(key);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/io/exchange/marian.hpp>
 
@@ -21,6 +22,19 @@ bool norm_is_after(ModelConfig const& model) {
   return !norm_is_before(model);
 }
 
+bool has_sublayer(ModelConfig const& model, std::string_view name) {
+  return std::ranges::find(model.decoder.sublayers, name) != model.decoder.sublayers.end();
+}
+bool has_ssru(ModelConfig const& model) {
+  return has_sublayer(model, "ssru");
+}
+bool has_average_attention(ModelConfig const& model) {
+  return has_sublayer(model, "average_attention");
+}
+std::int64_t width_of(ModelConfig const& model) {
+  return model.d_ff;
+}
+
 /// A row vector, [1, columns].
 void add_row(Rules& rules, std::string const& theirs, std::string const& ours,
              bool (*where)(ModelConfig const&) = nullptr) {
@@ -33,13 +47,29 @@ void add_dense(Rules& rules, std::string const& theirs, std::string const& numbe
   add_row(rules, theirs + "_b" + number, ours + ".bias");
 }
 
-/// The norm of a sublayer, before or after it.
-void add_sublayer_norm(Rules& rules, std::string const& theirs, std::string const& ours) {
+/// The norm of a sublayer, after it or, with the name `before`, before it.
+void add_sublayer_norm(Rules& rules, std::string const& after, std::string const& before, std::string const& ours) {
   for (std::string const end : {"", "_pre"}) {
     auto* const where = end.empty() ? norm_is_after : norm_is_before;
+    std::string const& theirs = end.empty() ? after : before;
     add_row(rules, theirs + "_ln_scale" + end, ours + ".norm.weight", where);
     add_row(rules, theirs + "_ln_bias" + end, ours + ".norm.bias", where);
   }
+}
+void add_sublayer_norm(Rules& rules, std::string const& theirs, std::string const& ours) {
+  add_sublayer_norm(rules, theirs, theirs, ours);
+}
+
+void add_marian_recurrences(Rules& rules, std::string const& theirs, std::string const& ours) {
+  rules.push_back({theirs + "rnn_W", ours + "ssru.input.weight", {.transposed = true}});
+  add_dense(rules, theirs + "rnn", "f", ours + "ssru.forget");
+  add_dense(rules, theirs + "rnn", "o", ours + "ssru.out");
+  add_sublayer_norm(rules, theirs + "rnn_ffn", theirs + "rnn", ours + "ssru");
+  add_dense(rules, theirs + "aan", "1", ours + "average_attention.up");
+  add_dense(rules, theirs + "aan", "2", ours + "average_attention.down");
+  add_dense(rules, theirs + "aan", "i", ours + "average_attention.input_gate");
+  add_dense(rules, theirs + "aan", "f", ours + "average_attention.forget_gate");
+  add_sublayer_norm(rules, theirs + "aan_ffn", ours + "average_attention");
 }
 
 void add_marian_attention(Rules& rules, std::string const& theirs, std::string const& ours) {
@@ -62,6 +92,7 @@ Rules tensors_of_marian() {
     std::string const ours = stack + ".layers.{}.";
     add_marian_attention(rules, theirs + "self", ours + "self_attention");
     add_marian_attention(rules, theirs + "context", ours + "cross_attention");
+    add_marian_recurrences(rules, theirs, ours);
     add_dense(rules, theirs + "ffn", "1", ours + "feed_forward.up");
     add_dense(rules, theirs + "ffn", "2", ours + "feed_forward.down");
     add_sublayer_norm(rules, theirs + "ffn_ffn", ours + "feed_forward");
@@ -109,10 +140,31 @@ Family const& marian_family() {
                 "",
                 {{"\"all\"", "true"}, {"\"target\"", "true"}, {"\"none\"", "false"}}},
                {"output-omit-bias", "model.output_bias", "false", {{"false", "true"}, {"true", "false"}}},
-               fixed("transformer-decoder-autoreg", "\"self-attention\""),
-               fixed("transformer-tied-layers", "[]"),
+               {marian_recurrence,
+                "model.decoder_sublayers",
+                "\"self-attention\"",
+                {{"\"self-attention\"", R"(["self_attention", "cross_attention", "feed_forward"])"},
+                 {"\"rnn of ssru\"", R"(["ssru", "cross_attention", "feed_forward"])"},
+                 {"\"average-attention\"", R"(["average_attention", "cross_attention", "feed_forward"])"}}},
+               {.theirs = "transformer-rnn-projection",
+                .ours = "model.decoder.ssru.projection",
+                .values = {{"true", "true"}, {"false", ""}, {"false", "false"}},
+                .written = has_ssru},
+               {.theirs = "transformer-dim-aan",
+                .ours = "model.decoder.average_attention.d_ff",
+                .unset = width_of,
+                .written = has_average_attention},
+               {.theirs = "transformer-aan-depth", .ours = "", .values = {{"2", ""}}, .written = has_average_attention},
+               {.theirs = "transformer-aan-activation",
+                .ours = "model.decoder.average_attention.activation",
+                .values = {{"\"swish\"", "silu"}, {"\"relu\"", "relu"}},
+                .written = has_average_attention},
+               {.theirs = "transformer-aan-nogate",
+                .ours = "model.decoder.average_attention.gate",
+                .values = {{"true", "false"}, {"false", ""}, {"false", "true"}},
+                .written = has_average_attention},
+               {"transformer-tied-layers", "model.decoder.tied_layers"},
                fixed("transformer-no-projection", "false"),
-               fixed("transformer-rnn-projection", "false"),
                fixed("transformer-pool", "false"),
                fixed("transformer-train-position-embeddings", "false"),
                fixed("transformer-disable-position-embeddings", "false"),

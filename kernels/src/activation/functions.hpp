@@ -141,6 +141,26 @@ struct Silu {
   }
 };
 
+/// Computes 1 / (1 + exp(-x)), the gate of gated linear units (Dauphin et al. 2017).
+struct Sigmoid {
+  static constexpr std::string_view name = "sigmoid";
+
+  struct Definition {
+    KOKKOS_INLINE_FUNCTION static double value(double x) { return 1 / (1 + std::exp(-x)); }
+    KOKKOS_INLINE_FUNCTION static double derivative(double x) { return value(x) * (1 - value(x)); }
+  };
+
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Real value(Real x) {
+    return Real{1} / (Real{1} + fast_exp(-x));
+  }
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION static Real derivative(Real x) {
+    Real const at = value(x);
+    return at * (Real{1} - at);
+  }
+};
+
 /// All functions, in the order of activation_functions.
 template <class... Functions>
 struct FunctionList {
@@ -154,7 +174,7 @@ struct FunctionList {
   }
   static constexpr std::array names{Functions::name...};
 };
-using BuiltInFunctions = FunctionList<Relu, Gelu, GeluTanh, Silu>;
+using BuiltInFunctions = FunctionList<Relu, Gelu, GeluTanh, Silu, Sigmoid>;
 static_assert(std::ranges::equal(BuiltInFunctions::names, activation_functions, {}, {}, &ActivationFunction::name),
               "every function that core names has its arithmetic here");
 

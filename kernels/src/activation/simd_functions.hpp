@@ -88,6 +88,14 @@ struct Silu {
   }
 };
 
+struct Sigmoid {
+  static Floats value(Floats x) { return sigmoid(x); }
+  static Floats derivative(Floats x) {
+    Floats const at = sigmoid(x);
+    return at * (1.0F - at);
+  }
+};
+
 /// The vector form of a function of functions.hpp.
 inline Relu vector_form(kernels::Relu) {
   return {};
@@ -99,6 +107,9 @@ inline GeluTanh vector_form(kernels::GeluTanh) {
   return {};
 }
 inline Silu vector_form(kernels::Silu) {
+  return {};
+}
+inline Sigmoid vector_form(kernels::Sigmoid) {
   return {};
 }
 

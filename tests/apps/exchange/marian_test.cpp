@@ -35,11 +35,12 @@ class MarianTest : public KernelTest {
   }
 
   /// A copy of the model in which a text of special:model.yml is replaced by another.
-  fs::path changed(std::string const& from, std::string const& to) {
+  fs::path changed(std::string const& from, std::string const& to) { return changed(from, to, golden(), "model.npz"); }
+  fs::path changed(std::string const& from, std::string const& to, fs::path const& models, std::string const& which) {
     fs::path const copy = directory_ / "changed";
     fs::remove_all(copy);
-    fs::copy(golden(), copy);
-    NpzFile const file = NpzFile::open(golden() / "model.npz");
+    fs::copy(models, copy);
+    NpzFile const file = NpzFile::open(models / which);
     std::string text = file.bytes("special:model.yml");
     text.replace(text.find(from), from.size(), to);
     fs::remove(copy / "model.npz");
@@ -56,12 +57,14 @@ class MarianTest : public KernelTest {
     return copy;
   }
 
+  /// An import's logits are those that the file has.
+  void expect_logits(fs::path const& run, fs::path const& logits);
+
   TemporaryDirectory directory_;
 };
 
-TEST_F(MarianTest, AnImportedModelHasTheLogitsOfMarian) {
-  import_model(execution_, golden(), directory_ / "run");
-  std::ifstream file(golden() / "logits.txt");
+void MarianTest::expect_logits(fs::path const& run, fs::path const& logits) {
+  std::ifstream file(logits);
   auto const next_line = [&](auto& into) {
     std::string line;
     std::getline(file, line);
@@ -73,7 +76,7 @@ TEST_F(MarianTest, AnImportedModelHasTheLogitsOfMarian) {
   std::vector<std::int32_t> source, target;
   next_line(source);
   next_line(target);
-  auto const model = TrainedModel::open(options(directory_ / "run"));
+  auto const model = TrainedModel::open(options(run));
   Sample const pair{0, source, target};
   std::vector<float> const found = model->logits(make_pack(std::span(&pair, 1), model->vocabulary().special_ids()));
   std::size_t const rows = target.size() + 1;
@@ -87,6 +90,47 @@ TEST_F(MarianTest, AnImportedModelHasTheLogitsOfMarian) {
     }
     EXPECT_EQ(found[row * 91 + 90], -10'000);
   }
+}
+
+TEST_F(MarianTest, AnImportedModelHasTheLogitsOfMarian) {
+  import_model(execution_, golden(), directory_ / "run");
+  expect_logits(directory_ / "run", golden() / "logits.txt");
+}
+
+/// Decoders with SSRU (Kim et al. 2019), average attention (Zhang et al. 2018) and tied layers.
+TEST_F(MarianTest, StudentsHaveTheLogitsOfMarianAndGoBack) {
+  fs::path const students = fs::path(HEDDLE_TEST_DATA) / "exchange" / "marian_students";
+  for (std::string const name : {"ssru", "ssru_pre", "average", "average_plain"}) {
+    SCOPED_TRACE(name);
+    import_model(execution_, students / (name + ".npz"), directory_ / name);
+    expect_logits(directory_ / name, students / (name + ".logits.txt"));
+    ExportedModel const exported = export_to("marian", directory_ / name, directory_ / (name + ".back"));
+    EXPECT_EQ(exported.largest_difference, 0.0);
+    NpzFile const before = NpzFile::open(students / (name + ".npz"));
+    NpzFile const after = NpzFile::open(directory_ / (name + ".back") / "model.npz");
+    EXPECT_EQ(before.tensors().size(), after.tensors().size());
+    for (auto const& [tensor, info] : before.tensors()) {
+      EXPECT_TRUE(tensor.starts_with("special") || before.bytes(tensor) == after.bytes(tensor)) << tensor;
+    }
+    import_model(execution_, directory_ / (name + ".back"), directory_ / (name + ".again"));
+    expect_logits(directory_ / (name + ".again"), students / (name + ".logits.txt"));
+  }
+}
+
+TEST_F(MarianTest, StudentsThatMarianComputesOtherwiseAreNamed) {
+  fs::path const students = fs::path(HEDDLE_TEST_DATA) / "exchange" / "marian_students";
+  auto const refusal = [&](std::string const& name, std::string const& from, std::string const& to) {
+    fs::path const model = changed(from, to, students, name);
+    return message_of<ConfigError>([&] { import_model(execution_, model, directory_ / "refused"); });
+  };
+  expect_contains(refusal("ssru.npz", "dec-cell: ssru", "dec-cell: gru"),
+                  {"transformer-decoder-autoreg = \"rnn of gru\" cannot be imported", "\"rnn of ssru\""});
+  expect_contains(refusal("ssru.npz", "layer-normalization: false", "layer-normalization: true"),
+                  "\"rnn of ssru with layer-normalization\"");
+  expect_contains(refusal("average.npz", "aan-depth: 2", "aan-depth: 3"), "transformer-aan-depth = 3");
+  expect_contains(refusal("average.npz", "dim-aan: 20", "dim-aan: 8"), "without a second projection");
+  expect_contains(refusal("average.npz", "transformer-preprocess: \"\"", "transformer-preprocess: n"),
+                  "of tokens before their norm");
 }
 
 TEST_F(MarianTest, AnExportHasTheBytesOfTheTensorsThatWereImported) {
@@ -124,7 +168,7 @@ TEST_F(MarianTest, OptionsThatTheLayersCannotComputeAreNamed) {
   };
   expect_contains(refusal("ffn-activation: swish", "ffn-activation: gelu"),
                   "special:model.yml: transformer-ffn-activation = \"gelu\"");
-  expect_contains(refusal("autoreg: self-attention", "autoreg: average-attention"), "transformer-decoder-autoreg");
+  expect_contains(refusal("autoreg: self-attention", "autoreg: rnn"), "transformer-decoder-autoreg");
   expect_contains(refusal("postprocess: dan", "postprocess: da"), "transformer-preprocess, -postprocess");
   expect_contains(refusal("ulr: false", "right-left: true"), "right-left = true");
 }

@@ -207,8 +207,8 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_EQ(
       refusal("[model.decoder]\nrotary = 3"),
       "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_model, d_ff, heads, biases, activation, "
-      "dropout, attention_dropout, activation_dropout, norm_kind, norm_epsilon, recompute, input, layers, "
-      "sublayers, layer, or an option of a sublayer in its table, such as self_attention = { rotary = 3 }");
+      "dropout, attention_dropout, activation_dropout, norm_kind, norm_epsilon, recompute, tied_layers, input, "
+      "layers, sublayers, layer, or an option of a sublayer in its table, such as self_attention = { rotary = 3 }");
   EXPECT_EQ(refusal("[model.decoder.layer.4]\nd_model = 8"),
             "run.toml:2:1: there is no key model.decoder.layer.4.d_model; did you mean model.d_model?");
   expect_contains(refusal("[model.decoder]\nself_attention = 3"), "self_attention = { window = 64 }");

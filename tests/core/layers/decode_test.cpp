@@ -207,6 +207,14 @@ INSTANTIATE_TEST_SUITE_P(
                                      "[model.decoder]\nself_attention = { score = \"linear\", kv_heads = 1 }\n"
                                      "cross_attention = { score = \"linear\", query_key_norm = true }")));
 
+/// Students (Kim et al. 2019), and tied layers.
+INSTANTIATE_TEST_SUITE_P(
+    Students, DecodeTest,
+    testing::Combine(testing::Values(NormPlacement::post, NormPlacement::pre), testing::Values(Positions::sinusoidal),
+                     testing::Values("[model.decoder]\nsublayers = [\"ssru\", \"cross_attention\", \"feed_forward\"]",
+                                     "[model.decoder]\nsublayers = [\"average_attention\", \"cross_attention\"]",
+                                     "[model.decoder]\ntied_layers = [1, 1]")));
+
 /// OLMo 2 and Gemma 2.
 INSTANTIATE_TEST_SUITE_P(
     Decoders, DecodeTest,

@@ -67,7 +67,9 @@ INSTANTIATE_TEST_SUITE_P(Models, RecomputeTest,
                                          "[model.decoder]\nself_attention = { query_key_norm = true }",
                                          "norm = \"output\"\nlogit_cap = 2.0\n"
                                          "[model.decoder]\nself_attention = { joint_query_key_norm = true }",
-                                         "positions = \"relative_buckets\"\nstacks = [\"decoder\"]"),
+                                         "positions = \"relative_buckets\"\nstacks = [\"decoder\"]",
+                                         "[model.decoder]\nsublayers = [\"ssru\", \"cross_attention\", "
+                                         "\"feed_forward\"]\ntied_layers = [1, 1, 2, 1]"),
                          [](auto const& instance) { return "model" + std::to_string(instance.index); });
 
 TEST(Recompute, LayersDiffer) {

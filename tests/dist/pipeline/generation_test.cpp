@@ -22,7 +22,8 @@ Config config_of(Task task, Variant const& variant, Layout const& layout) {
   Config config = tiny_config(layout, parse_config("[model]\n" + variant.keys, "test"));
   if (task == Task::continuation) {
     config.model.stacks = {"decoder"};
-    config.model.decoder.sublayers = {"self_attention", "feed_forward"};
+    std::erase(config.model.decoder.sublayers, "cross_attention");
+    config.model.decoder.settings.erase("tied_layers");
     std::erase_if(config.model.decoder.settings, [](auto const& entry) { return entry.first.starts_with("cross_"); });
   }
   config.model.decoder.layers = task == Task::continuation ? 8 : 4;
@@ -106,6 +107,9 @@ TEST_P(LayoutGenerationTest, EveryLayoutGeneratesAsOneRank) {
     Translations const best = alone.run(beams);
     Translations const drawn = alone.run(draws);
     for_each_layout(world_, [&](Layout const& layout) {
+      if (!supports(config_of(GetParam(), variant, layout), layout)) {
+        return;  // too many stages for tied layers, or sequence-parallel average attention
+      }
       Generator generator(GetParam(), variant, layout, world_);
       expect_equal(generator.run(beams), best);
       expect_equal(generator.run(draws), drawn);

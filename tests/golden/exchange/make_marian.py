@@ -26,6 +26,7 @@ def config_text(norm, tables, rows, sizes):
                "transformer-no-projection": "false", "transformer-guided-alignment-layer": "last",
                "transformer-postprocess": post, "transformer-postprocess-emb": "d", "transformer-postprocess-top": top,
                "transformer-preprocess": pre, "transformer-tied-layers": "\n  []", "ulr": "false",
+               **sizes.get("options", {}),
                "transformer-train-position-embeddings": "false", "type": "transformer",
                "version": "v1.12.0 65bf82f 2023-02-21 09:56:29 -0800"}
     return "".join(f"{key}: {value}\n".replace(": \n", ":\n") for key, value in sorted(options.items()))
@@ -45,11 +46,30 @@ def make_weights(norm, tables, rows, sizes, seed=1):
         weights[f"{name}_ln_scale{suffix}"] = 1 + draw(1, d) * 0.2
         weights[f"{name}_ln_bias{suffix}"] = draw(1, d) * 0.2
 
+    def ssru(name):
+        weights[name + "_W"] = draw(d, d)
+        dense(name, "f", d, d)
+        if sizes.get("projection"):
+            dense(name, "o", d, d)
+        layer_norm(name if end else name + "_ffn", end)
+
+    def average_attention(name):
+        dense(name, "1", d, sizes["d_aan"])
+        dense(name, "2", sizes["d_aan"], d)
+        for gate in "if" if sizes["gate"] else "":
+            dense(name, gate, d, d)
+        layer_norm(name + "_ffn", end)
+
     end = "_pre" if norm == "pre" else ""
     for stack in ["encoder", "decoder"]:
         for layer in range(1, sizes[stack + "_layers"] + 1):
             name = f"{stack}_l{layer}"
+            if stack == "decoder" and layer not in sizes.get("tied", [layer]):
+                continue
             for attention in ["self"] + ["context"] * (stack == "decoder"):
+                if sizes.get("kind") and stack == "decoder" and attention == "self":
+                    ssru(name + "_rnn") if sizes["kind"] == "rnn" else average_attention(name + "_aan")
+                    continue
                 for part in "qkvo":
                     dense(f"{name}_{attention}", part, d, d)
                 layer_norm(f"{name}_{attention}_Wo", end)
@@ -94,6 +114,33 @@ class Model:
         weights /= weights.sum(-1, keepdims=True)
         return self.dense((weights @ v).transpose(1, 0, 2).reshape(len(x), -1), name, "o")
 
+    def ssru(self, x, name):
+        """rnn/cells.h: highway(c, x, f) is sigmoid(f) c + (1 - sigmoid(f)) x."""
+        forget = 1 / (1 + numpy.exp(-self.dense(x, name, "f")))
+        state, output = numpy.zeros(x.shape[1]), []
+        for t, row in enumerate(x @ self.w[name + "_W"]):
+            state = forget[t] * state + (1 - forget[t]) * row
+            output.append(numpy.maximum(state, 0))
+        output = numpy.array(output)
+        return self.dense(output, name, "o") if self.sizes.get("projection") else output
+
+    def average_attention(self, x, name):
+        mask = numpy.tri(len(x))
+        y = self.dense(mask / mask.sum(1, keepdims=True) @ x, name, "1")
+        y = y / (1 + numpy.exp(-y)) if self.sizes["activation"] == "swish" else numpy.maximum(y, 0)
+        y = self.dense(y, name, "2")
+        if self.sizes["gate"]:
+            gate = lambda of, suffix: of / (1 + numpy.exp(-self.dense(of, name, suffix)))
+            y = gate(x, "i") + gate(y, "f")
+        return y
+
+    def recurrence(self, x, name):
+        """The decoder's sublayer in place of self-attention."""
+        if self.sizes["kind"] == "rnn":
+            own = name + "_rnn"
+            return self.sublayer(x, own if self.norm == "pre" else own + "_ffn", lambda y: self.ssru(y, own))
+        return self.sublayer(x, name + "_aan_ffn", lambda y: self.average_attention(y, name + "_aan"))
+
     def feed_forward(self, x, name):
         y = self.dense(x, name, "1")
         return self.dense(y / (1 + numpy.exp(-y)), name, "2")
@@ -106,9 +153,13 @@ class Model:
     def stack(self, name, x, memory=None):
         x = self.positions(x)
         for layer in range(1, self.sizes[name + "_layers"] + 1):
-            prefix = f"{name}_l{layer}"
+            tied = self.sizes.get("tied") if memory is not None else None
+            prefix = f"{name}_l{tied[layer - 1] if tied else layer}"
             own, other = prefix + "_self", prefix + "_context"
-            x = self.sublayer(x, own + "_Wo", lambda y: self.attention(own, y, y, memory is not None))
+            if memory is not None and self.sizes.get("kind"):
+                x = self.recurrence(x, prefix)
+            else:
+                x = self.sublayer(x, own + "_Wo", lambda y: self.attention(own, y, y, memory is not None))
             if memory is not None:
                 x = self.sublayer(x, other + "_Wo", lambda y: self.attention(other, y, memory, False))
             x = self.sublayer(x, prefix + "_ffn_ffn", lambda y: self.feed_forward(y, prefix + "_ffn"))
@@ -123,32 +174,62 @@ class Model:
         return output @ self.w.get("decoder_ff_logit_out_Wt", target_table).T + self.w["decoder_ff_logit_out_b"]
 
 
-def save(directory, weights, text, compressed=False):
+def save(path, weights, text):
     meta = numpy.frombuffer(text.encode() + b"\0", numpy.int8)
-    write = numpy.savez_compressed if compressed else numpy.savez
-    write(os.path.join(directory, "model.npz"), **weights, **{"special:model.yml": meta})
+    numpy.savez(path, **weights, **{"special:model.yml": meta})
+
+
+def save_vocabulary(directory):
+    os.makedirs(directory, exist_ok=True)
+    shutil.copy(os.path.join(HERE, "marian", "source.spm"), os.path.join(directory, "vocab.spm"))
+    with open(os.path.join(directory, "decoder.yml"), "w", encoding="ascii") as file:
+        file.write("relative-paths: true\nmodels:\n  - model.npz\nvocabs:\n  - vocab.spm\n  - vocab.spm\n"
+                   "beam-size: 6\nnormalize: 1\n")
+
+
+def save_model(path, logits, norm, sizes):
+    rows, tables = 90, "all"
+    weights = make_weights(norm, tables, rows, sizes)
+    save(path, weights, config_text(norm, tables, rows, sizes))
+    random = numpy.random.default_rng(1)
+    source, target = ([int(id) for id in random.integers(2, rows, count)] for count in [9, 7])
+    with open(logits, "w", encoding="ascii") as file:
+        file.write(" ".join(map(str, source)) + "\n" + " ".join(map(str, target)) + "\n")
+        for row in Model(weights, norm, sizes).logits(source + [0], target):
+            file.write(" ".join(f"{value:.5g}" for value in row) + "\n")
+
+
+def save_students():
+    """Decoders with SSRU and with average attention, and tied layers."""
+    directory = os.path.join(HERE, "marian_students")
+    save_vocabulary(directory)
+    sizes = dict(d_model=8, d_ff=12, heads=2, encoder_layers=1, decoder_layers=3)
+    rnn = {"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru", "layer-normalization": "false",
+           "transformer-rnn-projection": "false"}
+    average = {"transformer-decoder-autoreg": "average-attention", "transformer-dim-aan": 20,
+               "transformer-aan-depth": 2, "transformer-aan-activation": "relu", "transformer-aan-nogate": "false"}
+    tied = {"transformer-tied-layers": "\n  - 1\n  - 1\n  - 2"}
+    students = {
+        "ssru": ("post", dict(kind="rnn", tied=[1, 1, 2], options=rnn | tied)),
+        "ssru_pre": ("pre", dict(kind="rnn", projection=True, options=rnn | {"transformer-rnn-projection": "true"})),
+        "average": ("post", dict(kind="average", d_aan=20, activation="relu", gate=True, options=average)),
+        "average_plain": ("post", dict(kind="average", d_aan=20, activation="swish", gate=False,
+                                       options={"transformer-decoder-autoreg": "average-attention",
+                                                "transformer-dim-aan": 20, "transformer-aan-nogate": "true"}))}
+    for name, (norm, options) in students.items():
+        path = os.path.join(directory, name)
+        save_model(path + ".npz", path + ".logits.txt", norm, sizes | options)
 
 
 def main():
     sizes = dict(d_model=16, d_ff=12, heads=2, encoder_layers=2, decoder_layers=1)
     directory = os.path.join(HERE, "marian_npz")
-    os.makedirs(directory, exist_ok=True)
-    shutil.copy(os.path.join(HERE, "marian", "source.spm"), os.path.join(directory, "vocab.spm"))
-    rows, norm, tables = 90, "post", "all"
-    weights = make_weights(norm, tables, rows, sizes)
-    save(directory, weights, config_text(norm, tables, rows, sizes))
-    with open(os.path.join(directory, "decoder.yml"), "w", encoding="ascii") as file:
-        file.write("relative-paths: true\nmodels:\n  - model.npz\nvocabs:\n  - vocab.spm\n  - vocab.spm\n"
-                   "beam-size: 6\nnormalize: 1\n")
+    save_vocabulary(directory)
+    save_model(os.path.join(directory, "model.npz"), os.path.join(directory, "logits.txt"), "post", sizes)
+    save_students()
     numpy.savez_compressed(os.path.join(HERE, "deflated.npz"), text=numpy.frombuffer(b"a text", numpy.int8),
                            numbers=numpy.arange(12, dtype=numpy.float32).reshape(3, 4), none=numpy.zeros(0, "f4"),
                            turned=numpy.ones((2, 3), numpy.float32).T.copy(), one=numpy.float32(7))
-    random = numpy.random.default_rng(1)
-    source, target = ([int(id) for id in random.integers(2, rows, count)] for count in [9, 7])
-    with open(os.path.join(directory, "logits.txt"), "w", encoding="ascii") as file:
-        file.write(" ".join(map(str, source)) + "\n" + " ".join(map(str, target)) + "\n")
-        for row in Model(weights, norm, sizes).logits(source + [0], target):
-            file.write(" ".join(f"{value:.5g}" for value in row) + "\n")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,11 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
 void write_cache(LayerContext& context, TensorOps& tensor_ops, Tensor const& values, CacheRows const& rows,
                  Tensor& cache);
 
+/// The states of the step's hypotheses, [hypotheses, columns] in `dtype` from the arena: rows of the cache `states`, or
+/// zeros in a first step. write_cache puts them back.
+Tensor take_states(LayerContext& context, TensorOps& tensor_ops, DecodeStep const& step, Tensor const& states,
+                   DType dtype, std::int64_t columns);
+
 /// The common part of self- and cross-attention: the kernel and the shape of its calls. Heads are split over the
 /// tensor group and, where the pack is, tokens over the context group. With the option query_key_norm each head's
 /// queries and keys are normalized over its columns before they meet (Dehghani et al. 2023); the heads share the
@@ -86,8 +91,6 @@ class AttentionCore {
   /// grad_x (=) from the gradient of normalize's result, which may be overwritten.
   void normalize_backward(LayerContext& context, Norm const& norm, Norm::Activations const& activations,
                           Tensor const& grad, Tensor const& grad_x) const;
-  /// The states of the step's hypotheses from the cache, zeros in a first step.
-  Tensor take_states(LayerContext& context, DType dtype, DecodeStep const& step, Tensor const& states) const;
   std::shared_ptr<Attention> context_kernel(LayerSpec const& spec) const;
   bool tokens_are_split(LayerContext const& context) const { return !context.pack.context(side_).shards.empty(); }
 
@@ -111,5 +114,6 @@ class AttentionCore {
 };
 
 void register_attention_layers(LayerRegistry& registry);
+void register_recurrent_layers(LayerRegistry& registry);
 
 }  // namespace heddle

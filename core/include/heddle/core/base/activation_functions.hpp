@@ -17,7 +17,8 @@ inline constexpr std::array activation_functions{
     ActivationFunction{"relu", "reglu"},            // max(x, 0): Nair & Hinton 2010
     ActivationFunction{"gelu", "geglu"},            // x Φ(x), with erf: Hendrycks & Gimpel 2016
     ActivationFunction{"gelu_tanh", "geglu_tanh"},  // its approximation with tanh
-    ActivationFunction{"silu", "swiglu"}};          // x / (1 + exp(-x)): Elfwing et al. 2017
+    ActivationFunction{"silu", "swiglu"},           // x / (1 + exp(-x)): Elfwing et al. 2017
+    ActivationFunction{"sigmoid", "glu"}};          // 1 / (1 + exp(-x)); gated: Dauphin et al. 2017
 
 constexpr bool is_built_in_activation(std::string_view name) {
   return std::ranges::find(activation_functions, name, &ActivationFunction::name) != activation_functions.end();
@@ -46,7 +47,7 @@ inline std::string names_of_activations(std::string_view ActivationFunction::*ki
 /// The values of model.activation, for help and pages.
 inline std::string const& activation_help() {
   static std::string const help =
-      names_of_activations() + "; gated: " + names_of_activations(&ActivationFunction::gated) + "; or a plug-in's";
+      names_of_activations() + "; gated: " + names_of_activations(&ActivationFunction::gated) + "; a plug-in's";
   return help;
 }
 

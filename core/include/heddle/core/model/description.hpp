@@ -27,6 +27,8 @@ struct SublayerDescription {
 struct LayerDescription {
   std::shared_ptr<ModelConfig const> keys;  ///< [model], resolved for this layer
   std::vector<SublayerDescription> sublayers;
+  /// The first layer of the stack, counted from 0, that has its parameters: itself, or the one that it is tied to.
+  std::int64_t owner = 0;
 
   /// Whether the layer's backward pass computes this sublayer's activations again.
   bool recomputes(SublayerDescription const& sublayer) const {
@@ -46,7 +48,9 @@ struct InputDescription {
   InputTraits traits;
 };
 
-/// A sequence of layers over one side's tokens: one of stack_kinds.
+/// A sequence of layers over one side's tokens: one of stack_kinds. With its setting `tied_layers` = [1, 1, 2, 2] the
+/// first two layers have the parameters that are called after layer 1, the others those called after layer 2 (Marian's
+/// --transformer-tied-layers).
 struct StackDescription {
   std::string name;
   Side side = Side::source;
@@ -78,6 +82,8 @@ struct ModelDescription {
   bool has_entry(std::size_t stack, IndexRange const& part) const;
   bool has_exit(std::size_t stack, IndexRange const& part) const;
   LayerDescription const& layer(std::int64_t index) const;
+  /// Whether layers before `index`, a layer of the one list, are tied to some at or after it.
+  bool divides_tied_layers(std::int64_t index) const;
 
   /// The reason, with layer and key, why a layer does not support this use; null where all do.
   std::optional<std::string> unsupported_reason(LayerUse const& use) const;

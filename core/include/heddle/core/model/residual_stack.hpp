@@ -20,7 +20,8 @@ namespace heddle {
 ///
 /// The last three end with the stack's own `NAME.norm`. Dropout, residual and the norm that follows are one kernel
 /// call: in post-LN the norm of the same sublayer, otherwise that of the next one or the last. Sublayer j of layer i is
-/// called NAME.layers.i.SUBLAYER, its norms NAME.layers.i.SUBLAYER.norm and .output_norm.
+/// called NAME.layers.i.SUBLAYER, its norms NAME.layers.i.SUBLAYER.norm and .output_norm. Tied layers are one layer
+/// that runs at several places (Lan et al. 2020): its parameters are declared once, and their gradients are sums.
 ///
 /// Where a layer's key recompute is "attention", its attention sublayers keep nothing but their input, which the norm
 /// before them keeps, too; where it is "layer", the layer keeps its input only (except in post-LN, also the norm of
@@ -49,14 +50,16 @@ class ResidualStack {
 
  private:
   struct Sublayer {
-    std::string name;
+    std::string registered;  ///< its name in the layer registry
+    std::string name;        ///< its place
     std::string dropout_name;
-    std::unique_ptr<Layer> branch;
+    std::shared_ptr<Layer const> branch;  ///< tied layers have one
     Norm norm;
     std::optional<Norm> output_norm;     ///< of the branch's output
     std::vector<Parameter const*> used;  ///< by the branch
     double dropout = 0;                  ///< of the branch's output
     bool recomputed = false;             ///< the branch's activations, by itself
+    bool repeated = false;               ///< an earlier layer's branch and norms, with dropout of its own
   };
   struct LayerRange {
     std::size_t begin = 0;  ///< of its sublayers
@@ -91,6 +94,12 @@ class ResidualStack {
     Tensor sum;         ///< of the joint's sum; empty: zero
     Tensor encoder_output;
   };
+  void build_layer(LayerSpec const& spec, LayerRegistry const& registry, LayerDescription const& layer,
+                   std::int64_t index, double dropout);
+  /// Adds layer `index` of the stack, which is tied to an earlier one.
+  void repeat_layer(LayerSpec const& spec, LayerRange owner, std::int64_t index);
+  /// The context of a branch: where it is a repeated one, its random numbers are others than in the earlier layer.
+  LayerContext context_of(LayerContext const& context, Sublayer const& sublayer) const;
   /// The stream before the first sublayer, with the encoder output inside the tensor region.
   Stream begin(LayerContext& context, HiddenStates const& input, Norm::Activations& first) const;
   /// Runs sublayer `index`; `branch` is its branch's output.
