@@ -17,7 +17,10 @@ namespace {
 /// Random parameters, of about the size that training leaves.
 class RandomTensors final : public OneRankTensors {
  public:
-  explicit RandomTensors(std::vector<StreamedTensor> tensors) { tensors_ = std::move(tensors); }
+  /// Tables of tokens have a row of zeros.
+  RandomTensors(std::vector<StreamedTensor> tensors, std::optional<std::int64_t> zero_row) : zero_row_(zero_row) {
+    tensors_ = std::move(tensors);
+  }
   void receive(TensorChunk const& chunk, std::span<float> elements) override {
     StreamedTensor const& tensor = tensors_.at(chunk.tensor);
     bool const scale = tensor.name.ends_with("norm.weight");
@@ -26,9 +29,13 @@ class RandomTensors final : public OneRankTensors {
       auto const place = static_cast<std::uint32_t>(chunk.elements.begin + index);
       auto const word = Philox::words(random_key(1, tensor.name), {place, 0, 0, 0})[0];
       double const uniform = static_cast<double>(word) / 4294967296.0 - 0.5;
-      elements[static_cast<std::size_t>(index)] = static_cast<float>((scale ? 1 : 0) + width * uniform);
+      bool const zero = tensor.name.ends_with("embedding.weight") && place / tensor.shape.back() == zero_row_;
+      elements[static_cast<std::size_t>(index)] = zero ? 0 : static_cast<float>((scale ? 1 : 0) + width * uniform);
     }
   }
+
+ private:
+  std::optional<std::int64_t> zero_row_;
 };
 
 /// Models that were trained here: their vocabularies are those of `heddle prepare`.
@@ -45,7 +52,8 @@ class ModelFormTest : public KernelTest {
   }
 
   /// The place of a run with these keys beside small sizes.
-  fs::path run_of(std::vector<std::string> settings, int source_size = 50, int target_size = 50) {
+  fs::path run_of(std::vector<std::string> settings, int source_size = 50, int target_size = 50,
+                  bool starts_from_zeros = false) {
     settings.insert(settings.begin(), {"model.d_model=24", "model.d_ff=32", "model.heads=2", "model.encoder_layers=2",
                                        "model.decoder_layers=2", "model.max_length=40"});
     fs::path const run = directory_ / "run";
@@ -56,7 +64,11 @@ class ModelFormTest : public KernelTest {
     Config const config = parse_config("", "test", settings);
     contents.state.seed = config.train.seed;
     contents.config = to_toml(config);
-    RandomTensors tensors(parameters_of(execution_, config, contents.vocabulary()));
+    std::optional<std::int64_t> zero_row;
+    if (starts_from_zeros) {
+      zero_row = contents.vocabulary().target.special_ids().begin;
+    }
+    RandomTensors tensors(parameters_of(execution_, config, contents.vocabulary()), zero_row);
     write_new_run(run, contents, tensors);
     return run;
   }
@@ -139,6 +151,28 @@ TEST_F(ModelFormTest, AModelWithPreNormHasOneMoreLayerInMarian) {
     EXPECT_TRUE(npz.tensors().contains("decoder_l3_ffn_W1"));
     EXPECT_EQ(npz.tensors().contains("encoder_l3_ffn_W1"), target_size == 50) << "one table is moved for both";
   }
+}
+
+TEST_F(ModelFormTest, StudentsGoToMarianIfTheyStartFromZeros) {
+  auto const student = [&](std::string const& layer, std::vector<std::string> more, bool starts_from_zeros = true) {
+    more.insert(more.begin(), {"model.norm_epsilon=1e-6", "model.position_frequencies=tensor2tensor",
+                               "model.decoder_sublayers=[\"" + layer + "\", \"cross_attention\", \"feed_forward\"]"});
+    run_of(more, 50, 50, starts_from_zeros);
+  };
+  for (std::vector<std::string> const& keys :
+       {std::vector<std::string>{}, {"model.decoder.tied_layers=[1, 1]"}, {"model.decoder.ssru.projection=true"}}) {
+    student("ssru", keys);
+    EXPECT_LT(export_as("marian").largest_difference.value(), 2e-5);
+  }
+  student("average_attention", {"model.decoder.average_attention.d_ff=20"});
+  EXPECT_LT(export_as("marian").largest_difference.value(), 2e-5);
+
+  student("ssru", {}, false);
+  expect_config_error([&] { export_as("marian"); }, "only models whose decoder begins with self_attention");
+  student("average_attention", {"model.decoder.average_attention.d_ff=24"});
+  expect_config_error([&] { export_as("marian"); }, "without a second projection");
+  student("average_attention", {"model.norm=pre"});
+  expect_config_error([&] { export_as("marian"); }, "of tokens before their norm");
 }
 
 TEST_F(ModelFormTest, KeysThatMarianDoesNotHaveAreNamed) {
