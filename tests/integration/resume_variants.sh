@@ -45,6 +45,8 @@ variant prefix $'stacks = ["decoder"]\npositions = "rotary"\nattention_dropout =
   "$(decoder 'self_attention = { mask = "prefix" }')"
 variant norms $'positions = "relative"\nnorm = "both"\nnorm_kind = "rms"\nactivation = "swiglu"\nembedding_norm = true' \
   "$(decoder 'self_attention = { query_key_norm = true, score = "dot_product" }')"
+variant student 'activation_dropout = 0.1' "$(decoder $'tied_layers = [1, 1]
+sublayers = ["ssru", "cross_attention", "feed_forward"]')"
 # One group is unfrozen between two checkpoints, one by the step of a checkpoint.
 variant unfreezing 'positions = "learned"' $'[optimizer.group.top]
 parameters = ["decoder.layers.0.*", "decoder.*.norm.*"]\nunfreeze_at = 9
