@@ -82,8 +82,17 @@ std::string explained(ConfigTree const& tree, std::string const& name) {
     }
   }
   bool const named = std::ranges::find(tree.named, inner, &NamedTables::path) != tree.named.end();
-  if (!named && std::ranges::find(tree.tables, inner, &ConfigTable::path) == tree.tables.end()) {
+  auto const table = std::ranges::find(tree.tables, inner, &ConfigTable::path);
+  if (!named && table == tree.tables.end()) {
     return inner == name ? text : "";
+  }
+  if (text.empty() && table != tree.tables.end()) {  // a key that only a stack has
+    for (ConfigKey const& key : table->keys) {
+      if (name == fmt::format("{}.{}", inner, key.description.name) && !key.get()) {
+        text = fmt::format("# {}: {}\n# a run that resumes {}\n", key.description.accepted(), key.description.meaning,
+                           on_resuming(key.resume));
+      }
+    }
   }
   // An option of a sublayer has a longer name than a key of a stack.
   bool const known = inner == name || named || tree.aliases.contains(name) || std::ranges::count(rest, '.') > 1;
