@@ -240,7 +240,7 @@ HiddenStates ModelChunk::forward(LayerContext& context, HiddenStates const& inpu
   return output_ ? HiddenStates{stream.hidden, Tensor()} : stream;
 }
 
-void ModelChunk::learn_from(std::vector<Teacher const*> teachers, double weight) {
+void ModelChunk::set_teachers(std::vector<Teacher const*> teachers, double weight) {
   teachers_ = std::move(teachers);
   teacher_weight_ = weight;
 }

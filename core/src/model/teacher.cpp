@@ -63,7 +63,7 @@ std::deque<Teacher> make_teachers(Model& student, LayerSpec const& spec, LayerRe
   for (ModelConfig const& model : config.teachers) {
     list.push_back(&teachers.emplace_back(spec, layers, vocabulary, model));
   }
-  student.learn_from(std::move(list), config.train.teacher_weight);
+  student.set_teachers(std::move(list), config.train.teacher_weight);
   return teachers;
 }
 

@@ -33,9 +33,9 @@ class Model {
     }
   }
 
-  /// See ModelChunk::learn_from. Only on the stage that ends the model.
-  void learn_from(std::vector<Teacher const*> teachers, double weight) {
-    parts_.back().learn_from(std::move(teachers), weight);
+  /// See ModelChunk::set_teachers. Only on the stage that ends the model.
+  void set_teachers(std::vector<Teacher const*> teachers, double weight) {
+    parts_.back().set_teachers(std::move(teachers), weight);
   }
 
   /// One micro-batch, forward and backward; parameter gradients +=. Everything taken from the arena is released. One

@@ -48,7 +48,7 @@ class ModelChunk {
   HiddenStates allocate_grad_output(LayerContext& context) const { return allocate_boundary(context, layers_.end); }
 
   /// From now on the loss has the teachers' part, with this weight (OutputLoss::Training). They must outlive the part.
-  void learn_from(std::vector<Teacher const*> teachers, double weight);
+  void set_teachers(std::vector<Teacher const*> teachers, double weight);
 
   /// Notifies of each layer, with inputs and output; null: no observer.
   void observe(WorkObserver* observer);
