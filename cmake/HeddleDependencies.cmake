@@ -61,6 +61,17 @@ elseif(NOT Kokkos_DEVICES MATCHES "CUDA|HIP|SYCL|OPENMPTARGET|OPENACC")
   heddle_missing(oneDNN libdnnl-dev) # computes on the host: of no use where tensors lie on a device
 endif()
 
+# LAPACK's C interface, and a LAPACK of one thread: a library with threads of its own is slow where each core has a rank.
+find_path(LAPACKE_INCLUDE_DIR lapacke.h PATH_SUFFIXES lapacke openblas)
+find_library(LAPACKE_LIBRARY lapacke)
+if(LAPACKE_INCLUDE_DIR AND LAPACKE_LIBRARY)
+  add_library(heddle_lapacke INTERFACE IMPORTED)
+  target_include_directories(heddle_lapacke INTERFACE "${LAPACKE_INCLUDE_DIR}")
+  target_link_libraries(heddle_lapacke INTERFACE "${LAPACKE_LIBRARY}")
+else()
+  heddle_missing(LAPACKE "liblapacke-dev libopenblas-serial-dev")
+endif()
+
 if(HEDDLE_BUILD_TESTS)
   heddle_require(GTest "libgtest-dev libgmock-dev" CONFIG)
 endif()

@@ -113,7 +113,7 @@ class SyntheticModel {
       WholeTensor& filled = whole.emplace_back(WholeTensor{tensor.name, Shape(tensor.shape)});
       for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
         std::vector<float>& elements = filled.arrays[tensor.keys[key]];
-        std::int64_t const size = Shape(tensor.shape).size();
+        std::int64_t const size = Shape(tensor.shape_of(tensor.keys[key])).size();
         elements.resize(static_cast<std::size_t>(size));
         for (std::int64_t begin = 0; begin < size; begin += chunk) {
           IndexRange const range{begin, std::min(begin + chunk, size)};
@@ -147,8 +147,9 @@ class SyntheticModel {
       };
       copy_from_host(parameter.value, mine(whole.arrays.at(value_key)).data());
       for (std::string const& key : parameter.state) {
-        std::vector<float> const local = mine(whole.arrays.at(key));
-        for (IndexRange const& kept : optimizer.kept_state(parameter)) {
+        bool const of_matrix = parameter.whole_state.contains(key);
+        std::vector<float> const local = of_matrix ? whole.arrays.at(key) : mine(whole.arrays.at(key));
+        for (IndexRange const& kept : optimizer.kept_state(parameter, key)) {
           optimizer.set_state(
               parameter, key, kept,
               std::span(local).subspan(static_cast<std::size_t>(kept.begin), static_cast<std::size_t>(kept.count())));

@@ -4,9 +4,9 @@
     python3 tests/golden/muon.py               (PyTorch 2.15 made the committed file)
 
 PyTorch's Muon iterates in bfloat16; here the iteration is given float64 instead. A case starts with a line of its options,
-`case KEY=VALUE...`, and has a line `NAME ROWS COLUMNS : NUMBERS...` for each parameter, the numbers being the elements after
-the last step and then the momentum; the parameter with 0 rows is a vector, which AdamW updates. Initial values and
-gradients are those of value_of and gradient_of; the learning rate is that of rate_of.
+`case name=muon KEY=VALUE...`, and has a line `NAME ROWS COLUMNS : NUMBERS...` for each parameter, the numbers being the
+elements after the last step and then the momentum; the parameter with 0 rows is a vector, which AdamW updates. Initial
+values and gradients are those of value_of and gradient_of; the learning rate is that of rate_of.
 """
 import math
 import pathlib
@@ -64,7 +64,7 @@ CASES = [
 def main():
     with open(pathlib.Path(__file__).with_name("muon.txt"), "w") as file:
         for options in CASES:
-            file.write("case" + "".join(f" {key}={value!r}" for key, value in options.items()) + "\n")
+            file.write("case name=muon" + "".join(f" {key}={value!r}" for key, value in options.items()) + "\n")
             for name, (rows, columns), numbers in run(**options):
                 file.write(f"{name} {rows} {columns} : " + " ".join(f"{number:.17g}" for number in numbers) + "\n")
 

@@ -54,6 +54,9 @@ parameters = ["decoder.layers.0.*", "decoder.*.norm.*"]\nunfreeze_at = 9
 variant rules $'positions = "learned"' $'[optimizer.group.lion]\nparameters = ["encoder.layers.*"]\nname = "lion"\nweight_decay = 0.1
 learning_rate_factor = 0.2\n[optimizer.group.sgd]\nparameters = ["decoder.layers.*"]\nname = "sgd"\nnesterov = true'
 
+variant soap 'dropout = 0.1' '' --set optimizer.name=soap --set optimizer.precondition_frequency=5
+variant adafactor 'dropout = 0.1' '' --set optimizer.name=adafactor
+variant lamb 'dropout = 0.1' '' --set optimizer.name=lamb
 variant two-passes 'dropout = 0.1' '' --set train.r_drop=1
 variant taught 'dropout = 0.1' '' --set 'train.teacher=["two-passes.undisturbed", "rules.undisturbed/checkpoints"]'
 grep -q 'teacher: .*/rules.undisturbed/checkpoints/step-00000024 (step 24)' log || fail "a teacher is not named"

@@ -31,7 +31,7 @@ class MuonTest : public BuiltInKernelsTest {
   }
   Tensor transformed(MatrixProblem const& problem) {
     Tensor matrix = random_tensor(problem.dtype, Shape{problem.rows, problem.columns}, 5);
-    muon_.matrices.function({observed_, choices_}, problem)->apply(execution_, matrix);
+    muon_.matrices.function({observed_, choices_}, problem)->apply(execution_, {matrix, {}});
     return matrix;
   }
   /// The entries of the Gram matrix of the shorter side: on the diagonal, and the largest elsewhere.
@@ -104,7 +104,7 @@ TEST_F(MuonTest, ScratchIsPlanned) {
     Arena scratch;
     Execution execution{execution_.space, scratch};
     Tensor const matrix = random_tensor(one.dtype, Shape{one.rows, one.columns}, 5);
-    muon_.matrices.function({registries_, choices_}, one)->apply(execution, matrix);
+    muon_.matrices.function({registries_, choices_}, one)->apply(execution, {matrix, {}});
     // The products' own scratch is beyond it.
     auto const planned = static_cast<double>(muon_.matrices.scratch_bytes(one));
     EXPECT_GE(static_cast<double>(scratch.peak()), 0.95 * planned);
@@ -116,7 +116,7 @@ TEST_F(MuonTest, NoDirectionGivesNoUpdate) {
   MatrixProblem const one = problem(5, 7);
   Tensor const matrix = Tensor::allocate(one.dtype, Shape{5, 7});
   copy_from_host(matrix, std::vector<float>(35).data());
-  muon_.matrices.function({registries_, choices_}, one)->apply(execution_, matrix);
+  muon_.matrices.function({registries_, choices_}, one)->apply(execution_, {matrix, {}});
   EXPECT_EQ(values(matrix), Values(35));
 }
 

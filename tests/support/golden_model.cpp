@@ -64,7 +64,16 @@ double TestBench::update(Optimizer const& optimizer, double learning_rate, std::
   optimizer.begin({.learning_rate = learning_rate, .gradient_scale = optimizer.gradient_scale(norm), .step = step});
   optimizer.direct(execution());
   for (Optimizer::Matrix const& matrix : optimizer.matrices()) {
-    matrix.function->apply(execution(), matrix.direction);
+    MatrixCall call{matrix.direction, {}, step};
+    for (auto const& [key, shape] : matrix.state) {
+      Tensor& kept = matrix_state_[matrix.parameter->spec.name + "/" + key];
+      kept = kept.empty() ? Tensor::allocate(matrix.direction.dtype(), shape) : kept;
+      call.state.push_back(kept);
+    }
+    matrix.function->apply(execution(), call);
+  }
+  if (auto const squares_of_whole = optimizer.squares(execution()); !squares_of_whole.empty()) {
+    optimizer.set_squares(squares_of_whole);
   }
   optimizer.apply(execution(), {0, parameters_.gradient_size()});
   parameters_.bump_versions();

@@ -4,6 +4,7 @@
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/training/optimizer.hpp>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +50,7 @@ class TestBench {
   Registries registries_;
   ParallelState parallel_;
   ParameterSet parameters_;
+  std::map<std::string, Tensor> matrix_state_;  ///< of the optimizer's matrices, by NAME/KEY
   Arena arena_;
   Arena scratch_;
   std::unique_ptr<Execution> execution_;

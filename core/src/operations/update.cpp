@@ -45,10 +45,10 @@ class ObservedUpdate final : public ObservedKernel<Update> {
 };
 
 /// Throws ConfigError for a key under which a checkpoint cannot keep a tensor beside a parameter's value.
-void require_storable_state(RuleDefinition const& rule) {
-  for (std::string const& key : rule.state) {
+void require_storable(RuleDefinition const& rule, std::vector<std::string> const& keys) {
+  for (std::string const& key : keys) {
     if (key.empty() || key == "value" || key.front() == '.' || key.find('/') != key.npos ||
-        std::ranges::count(rule.state, key) > 1) {
+        std::ranges::count(keys, key) > 1) {
       throw ConfigError(
           "the update rule {} keeps a tensor under the key \"{}\"; expected a key of its own for each, such "
           "as \"{}.momentum\"",
@@ -78,7 +78,7 @@ std::array<double, update_scalars::count> update_scalars_of(RuleDefinition const
 }
 
 void Update::direct(Execution& /*execution*/, UpdateCall const& call) {
-  throw Error("the update rule {} is not one over matrices", call.rule);
+  throw Error("the update rule {} is not one of whole parameters", call.rule);
 }
 
 std::shared_ptr<Update> Update::observed(ObservedSelection<Update> selection) {
@@ -109,7 +109,7 @@ RuleDefinition rule_definition(KernelRegistries const& registries, std::string c
     throw ConfigError("{} = \"{}\": there is no such update rule; {}", place, name,
                       nearest_or_all(name, names, "a rule of a plug-in in plugins.paths"));
   }
-  require_storable_state(*found);
+  require_storable(*found, found->state);
   return *found;
 }
 
@@ -118,7 +118,7 @@ std::string implementation_prefix(KernelRegistries const& registries, RuleDefini
   if (rule.name.empty() || std::ranges::find(rules, rule.name, &RuleDefinition::name) != rules.end()) {
     throw ConfigError("{} registers an update rule '{}'; each needs a name of its own", registries.origin(), rule.name);
   }
-  require_storable_state(rule);
+  require_storable(rule, rule.state);
   return registries.origin() == "built-in" ? "" : rule.name + ".";
 }
 
@@ -158,6 +158,17 @@ RuleOptions option_values(RuleDefinition const& rule, Settings const& given) {
                            : options.number(description.name, otherwise);
   }
   return values;
+}
+
+std::vector<MatrixState> matrix_state(RuleDefinition const& rule, MatrixProblem const& problem) {
+  if (rule.scope != RuleDefinition::Scope::matrices || !rule.matrices.state) {
+    return {};
+  }
+  std::vector<MatrixState> state = rule.matrices.state(problem);
+  std::vector<std::string> keys = rule.state;
+  std::ranges::transform(state, std::back_inserter(keys), &MatrixState::key);
+  require_storable(rule, keys);
+  return state;
 }
 
 }  // namespace heddle

@@ -117,6 +117,15 @@ void check_averages(OptimizerConfig const& config, KernelRegistries const& regis
   }
 }
 
+void give_state(Parameter& parameter, RuleDefinition const& rule) {
+  ParameterState state;
+  if (!parameter.frozen()) {
+    state = state_of(parameter.rule, rule, parameter.global_shape());
+  }
+  parameter.state = std::move(state.keys);
+  parameter.whole_state = std::move(state.whole);
+}
+
 }  // namespace
 
 bool matches_pattern(std::string_view pattern, std::string_view name) {
@@ -204,10 +213,17 @@ double width_factor(OptimizerConfig const& config, std::string const& name, bool
   return is_matrix || is_table ? 1 / more : 1;
 }
 
-std::vector<std::string> state_keys(UpdateRule const& chosen, RuleDefinition const& rule) {
-  std::vector<std::string> state = rule.state;
+ParameterState state_of(UpdateRule const& chosen, RuleDefinition const& rule, Shape const& shape) {
+  ParameterState state{rule.state, {}};
+  if (rule.scope == RuleDefinition::Scope::matrices) {
+    MatrixProblem const problem{DType::float32, shape[0], shape[1], option_values(rule, chosen.options)};
+    for (MatrixState const& each : matrix_state(rule, problem)) {
+      state.keys.push_back(each.key);
+      state.whole[each.key] = each.shape;
+    }
+  }
   if (chosen.averaged) {
-    state.emplace_back(average_key);
+    state.keys.emplace_back(average_key);
   }
   return state;
 }
@@ -295,10 +311,12 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
     }
     RuleDefinition const& rule = rules[name];
     parameter.still_frozen = false;
-    bool const whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::matrices;
-    parameter.state = parameter.rule.frozen ? std::vector<std::string>() : state_keys(parameter.rule, rule);
+    give_state(parameter, rule);
+    bool const whole = !parameter.rule.frozen && rule.whole();
+    bool const as_matrix = whole && rule.scope == RuleDefinition::Scope::matrices;
     parameter.spec.placement.owner = whole ? Placement::Owner::single : Placement::Owner::divided;
-    parameter.matrix_cost = whole ? rule.matrices.cost(matrix_of(parameter, rule, DType::float32)).operations : 0;
+    parameter.matrix_cost =
+        as_matrix ? std::max(1.0, rule.matrices.cost(matrix_of(parameter, rule, DType::float32)).operations) : 0;
     parameter.state_begin = 0;
   }
   unfreeze(parameters, registries, 0);
@@ -309,8 +327,7 @@ void unfreeze(ParameterSet& parameters, KernelRegistries const& registries, std:
     bool const still_frozen = parameter.rule.frozen_until > updates;
     if (still_frozen != parameter.still_frozen) {
       parameter.still_frozen = still_frozen;
-      RuleDefinition const rule = rule_definition(registries, parameter.rule.name, "optimizer.name");
-      parameter.state = still_frozen ? std::vector<std::string>() : state_keys(parameter.rule, rule);
+      give_state(parameter, rule_definition(registries, parameter.rule.name, "optimizer.name"));
       parameter.state_begin = still_frozen ? 0 : updates;
     }
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/timings.hpp>
 #include <heddle/core/parallel/tensor_stream.hpp>
@@ -141,19 +142,28 @@ void Optimizer::place_state() {
 }
 
 void Optimizer::place_directions() {
-  auto const has_direction = [&](Piece const& piece) { return functions_.contains(ranges_[piece.rule].first); };
   if (directions_.empty()) {
     std::int64_t elements = 0;
+    std::int64_t sizes = 0;
     for (Piece const& piece : pieces_) {
-      elements += has_direction(piece) ? rounded_up(piece.range.count(), line_elements) : 0;
+      RuleDefinition const& rule = rules_[piece.rule].definition;
+      elements += rule.whole() ? rounded_up(piece.range.count(), line_elements) : 0;
+      sizes += rule.sizes ? 2 : 0;
     }
     directions_ = elements > 0 ? Tensor::allocate(parameters_.values().dtype(), {elements}) : Tensor();
+    squares_ = sizes > 0 ? Tensor::allocate(DType::float64, {sizes}) : Tensor();
   }
   std::int64_t begin = 0;
+  std::int64_t size = 0;
   for (Piece& piece : pieces_) {
-    if (has_direction(piece)) {
+    RuleDefinition const& rule = rules_[piece.rule].definition;
+    if (rule.whole()) {
       piece.direction = directions_.rows(begin, piece.range.count());
       begin += rounded_up(piece.range.count(), line_elements);
+    }
+    if (rule.sizes) {
+      piece.squares = squares_.rows(size, 2);
+      size += 2;
     }
   }
 }
@@ -162,21 +172,67 @@ std::vector<Optimizer::Matrix> Optimizer::matrices() const {
   std::vector<Matrix> matrices;
   for (Piece const& piece : pieces_) {
     Parameter const* const parameter = ranges_[piece.rule].first;
-    if (!piece.direction.empty() && !parameter->still_frozen) {
-      matrices.push_back({parameter, piece.direction.reshaped(parameter->local_shape), functions_.at(parameter)});
+    if (auto const function = functions_.find(parameter); function != functions_.end()) {
+      RuleDefinition const& rule = rules_[piece.rule].definition;
+      matrices.push_back({parameter, piece.direction.reshaped(parameter->local_shape), function->second,
+                          matrix_state(rule, matrix_of(*parameter, rule, piece.direction.dtype()))});
     }
   }
   return matrices;
 }
 
 void Optimizer::direct(Execution& execution) const {
+  if (!squares_.empty()) {
+    operations_->fill(execution, squares_, 0);
+  }
+  for_each_whole([&](Piece const& piece) {
+    Rule const& rule = rules_[piece.rule];
+    UpdateCall call = call_for(piece, piece.range);
+    if (rule.definition.sizes) {
+      operations_->copy(execution, call.value, piece.direction);
+      add(execution, piece.direction, -rule.form.offset);
+      operations_->add_sum_of_squares(execution, piece.direction, piece.squares.rows(0, 1));
+    }
+    call.value = piece.direction;
+    rule.kernel->direct(execution, call);
+  });
+}
+
+std::vector<Optimizer::Squares> Optimizer::squares(Execution& execution) const {
+  std::vector<Squares> squares;
+  if (squares_.empty()) {
+    return squares;
+  }
+  for_each_whole([&](Piece const& piece) {
+    if (!piece.squares.empty()) {
+      operations_->add_sum_of_squares(execution, piece.direction, piece.squares.rows(1, 1));
+    }
+  });
+  std::vector<double> sums(static_cast<std::size_t>(squares_.size()));
+  copy_to_host(sums.data(), squares_, &execution);
+  auto const* next = sums.data();
   for (Piece const& piece : pieces_) {
-    if (!piece.direction.empty() && !ranges_[piece.rule].first->still_frozen) {
-      UpdateCall call = call_for(piece, piece.range);
-      call.value = piece.direction;
-      rules_[piece.rule].kernel->direct(execution, call);
+    if (!piece.squares.empty()) {
+      squares.push_back({ranges_[piece.rule].first, next[0], next[1]});
+      next += 2;
     }
   }
+  return squares;
+}
+
+void Optimizer::set_squares(std::vector<Squares> const& whole) const {
+  auto next = whole.begin();
+  for (Piece const& piece : pieces_) {
+    if (!piece.squares.empty()) {
+      auto const elements = static_cast<double>(next->parameter->global_shape().size());
+      double* const scalars =
+          scalars_.host().data<double>() + static_cast<std::int64_t>(piece.rule) * update_scalars::count;
+      scalars[update_scalars::value_size] = std::sqrt(next->value / elements) / std::abs(rules_[piece.rule].form.scale);
+      scalars[update_scalars::direction_size] = std::sqrt(next->direction / elements);
+      ++next;
+    }
+  }
+  scalars_.upload();
 }
 
 void Optimizer::begin(Step const& step) const {

@@ -23,9 +23,11 @@ Trial<Update> update_trial(RuleDefinition const& rule, Shape const& shape, Trial
   }
   call.options = option_values(rule, {});
   call.weight_decay = 0.1;
-  auto const scalars = update_scalars_of(rule, call.options, {.learning_rate = 0.01, .gradient_scale = 0.7, .step = 3});
+  auto scalars = update_scalars_of(rule, call.options, {.learning_rate = 0.01, .gradient_scale = 0.7, .step = 3});
+  scalars[update_scalars::value_size] = 0.5;
+  scalars[update_scalars::direction_size] = 1.5;
   call.scalars = tensors.updated(DType::float64, {update_scalars::count}, {scalars.begin(), scalars.end()});
-  if (rule.scope != RuleDefinition::Scope::matrices) {
+  if (!rule.whole()) {
     trial.forward = [call](Update& kernel, Execution& execution) { kernel.update(execution, call); };
     return trial;
   }

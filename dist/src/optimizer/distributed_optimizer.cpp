@@ -36,7 +36,7 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
       optimizer_(config, kernels, parameters,
                  sharded_ ? reducer_->parts().parts_of(parallel.replicas.rank())
                           : std::vector<IndexRange>{{0, parameters.gradient_size()}}),
-      matrices_(std::in_place, parallel, optimizer_, operations_, execution, sharded_),
+      matrices_(parallel, parameters, optimizer_, operations_, execution, parts()),
       sum_of_squares_(Tensor::allocate(DType::float64, {1})) {
   find_ranges();
 }
@@ -46,11 +46,6 @@ void DistributedOptimizer::find_ranges() {
   if (sharded_) {
     find_updated_buckets();
   }
-}
-
-void DistributedOptimizer::regroup() {
-  optimizer_.regroup();
-  matrices_.emplace(parallel_, optimizer_, operations_, execution_, sharded_);
 }
 
 /// Elements of frozen parameters count nowhere.
@@ -136,7 +131,7 @@ double DistributedOptimizer::update(double own_sum_of_squares, double learning_r
     compare_matrices();
   }
   optimizer_.direct(execution_);
-  matrices_->run();
+  matrices_.run(optimizer_, step);
   if (sharded_) {
     change_and_gather([this](BufferShards::Bucket const& bucket, IndexRange const& block) {
       if (owned_ && bucket.owner < 0) {
@@ -210,13 +205,34 @@ void DistributedOptimizer::change_and_gather(
   gather.wait();
 }
 
-std::vector<IndexRange> DistributedOptimizer::kept_state(Parameter const& parameter) const {
+std::vector<IndexRange> DistributedOptimizer::kept_state(Parameter const& parameter, std::string const& key) const {
+  if (parameter.whole_state.contains(key)) {
+    Tensor const whole = matrices_.state(parameter, key);
+    return whole.empty() ? std::vector<IndexRange>() : std::vector<IndexRange>{{0, whole.size()}};
+  }
   IndexRange const elements = elements_of(parameter);
   std::vector<IndexRange> kept = intersection({elements}, optimizer_.parts());
   for (IndexRange& piece : kept) {
     piece = {piece.begin - elements.begin, piece.end - elements.begin};
   }
   return kept;
+}
+
+Tensor DistributedOptimizer::state_in(Parameter const& parameter, std::string const& key,
+                                      IndexRange const& elements) const {
+  if (!parameter.whole_state.contains(key)) {
+    std::int64_t const begin = parameter.place.begin;
+    return optimizer_.state_in(key, {begin + elements.begin, begin + elements.end});
+  }
+  Tensor const whole = matrices_.state(parameter, key);
+  if (whole.empty() || elements.begin < 0 || elements.end > whole.size()) {
+    throw Error("{} of parameter {} [{}, {}) is not kept here", key, parameter.spec.name, elements.begin, elements.end);
+  }
+  return whole.rows(elements.begin, elements.count());
+}
+
+std::vector<DealtMatrix> DistributedOptimizer::dealt_matrices() const {
+  return deal_matrices(parameters_, parallel_.mesh.shape(), parts());
 }
 
 void DistributedOptimizer::set_state(Parameter const& parameter, std::string const& key, IndexRange const& elements,
@@ -228,8 +244,7 @@ void DistributedOptimizer::set_state(Parameter const& parameter, std::string con
   if (owned_) {
     owned_->forget();
   }
-  std::int64_t const begin = parameter.place.begin;
-  Tensor const kept = optimizer_.state_in(key, {begin + elements.begin, begin + elements.end});
+  Tensor const kept = state_in(parameter, key, elements);
   kept.require(DType::float32, {elements.count()}, "state from a checkpoint");
   copy_from_host(kept, values.data());
 }
@@ -240,12 +255,12 @@ void DistributedOptimizer::set_state_begins(StateBegins begins) {
     auto const found = state_begins_.find(parameter.spec.name);
     parameter.state_begin = found == state_begins_.end() ? 0 : found->second;
   }
-  regroup();
+  optimizer_.regroup();
 }
 
 void DistributedOptimizer::unfreeze(std::int64_t updates) {
   heddle::unfreeze(parameters_, registries_, updates);
-  regroup();
+  optimizer_.regroup();
   reducer_.emplace(parallel_, parameters_, operations_, execution_, reducer_options());
   find_ranges();
 }

@@ -24,6 +24,9 @@ OwnedState::OwnedState(ParameterSet const& parameters, Optimizer const& optimize
     for (IndexRange const& range : intersection({elements_of(*parameter)}, blocks)) {
       pieces_.push_back({range, parameter, "", parameters.values().rows(range.begin, range.count())});
       for (std::string const& key : parameter->state) {
+        if (parameter->whole_state.contains(key)) {
+          continue;
+        }
         pieces_.push_back({range, parameter, key, optimizer.state_in(key, range)});
       }
     }

@@ -204,11 +204,11 @@ class StageDryRun {
       if (!first->frozen()) {
         UpdateWork& update = work.updates[first->rule.name];
         update.elements += range.count();
-        update.state = std::ssize(first->state);
+        update.state = std::ssize(first->state) - std::ssize(first->whole_state);
       }
     }
     for (Parameter const& parameter : parameters.all()) {
-      if (parameter.updated_whole()) {
+      if (parameter.matrix_cost > 0) {
         count_matrix(parameter, work.updates[parameter.rule.name]);
       }
       std::int64_t const elements = parameter.local_shape.size();

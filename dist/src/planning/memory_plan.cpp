@@ -122,25 +122,21 @@ class PlanDryRun {
     auto const own = config_.parallel.shard_optimizer ? parts.parts_of(replicas.rank())
                                                       : std::vector<IndexRange>{{0, parameters.gradient_size()}};
     std::int64_t elements = 0;
-    std::vector<Parameter const*> matrices;
     for (auto const& [rule_range, first] : rule_ranges(parameters)) {
-      // A matrix has no padding, and a direction that begins on a cache line.
+      // A parameter that is updated whole has no padding, and a direction that begins on a cache line.
       IndexRange const range = first->updated_whole() ? elements_of(*first) : rule_range;
       for (IndexRange const& kept : intersection({range}, own)) {
-        elements += kept.count() * std::ssize(first->state);
-        if (first->updated_whole()) {
-          elements += rounded_up(kept.count(), line_elements);
-          matrices.push_back(first);
-        }
+        elements += kept.count() * (std::ssize(first->state) - std::ssize(first->whole_state));
+        elements += first->updated_whole() ? rounded_up(kept.count(), line_elements) : 0;
       }
     }
-    return elements + MatrixUpdates::elements_for(matrices, rank_.parallel.mesh, divided);
+    return elements + MatrixUpdates::elements_for(parameters, rank_.parallel.mesh, divided ? &parts : nullptr);
   }
 
   std::int64_t matrix_scratch() const {
     std::int64_t bytes = 0;
     for (Parameter const& parameter : rank_.parameters.all()) {
-      if (parameter.updated_whole()) {
+      if (parameter.matrix_cost > 0) {
         RuleDefinition const rule = rule_definition(registries_.kernels, parameter.rule.name, "optimizer.name");
         bytes = std::max(bytes, rule.matrices.scratch_bytes(matrix_of(parameter, rule, parameter_dtype(rank_.dtype))));
       }

@@ -3,6 +3,7 @@
 #include <heddle/core/parallel/backoff.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/state/model_stream.hpp>
+#include <sstream>
 #include <utility>
 
 namespace heddle {
@@ -43,6 +44,22 @@ ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model,
       parts_.emplace_back(std::move(buckets), parallel.replicas.size());
     }
   }
+  std::vector<MatrixRank> own_ranks;
+  std::string own_names;
+  for (DealtMatrix const& dealt : optimizer.dealt_matrices()) {
+    own_ranks.push_back(dealt.by);
+    own_names += dealt.matrix->spec.name + "\n";
+  }
+  auto const ranks = gather_lists<MatrixRank>(parallel.pipeline, own_ranks);
+  for (std::string const& text : gather_texts(parallel.pipeline, own_names)) {
+    auto& of_stage = matrix_ranks_.emplace_back();
+    std::istringstream names(text);
+    for (MatrixRank const& rank : ranks[matrix_ranks_.size() - 1]) {
+      std::string name;
+      std::getline(names, name);
+      of_stage[name] = rank;
+    }
+  }
   std::sort(sources_.begin(), sources_.end(),
             [](Source const& a, Source const& b) { return a.parameter->name < b.parameter->name; });
   for (Source const& source : sources_) {
@@ -51,6 +68,9 @@ ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model,
         tensors_.emplace_back(StreamedTensor{parameter.name, parameter.placement.global_shape.to_vector()});
     tensor.dtype = parameter.rounded ? DType::bfloat16 : DType::float32;
     tensor.keys.insert(tensor.keys.end(), parameter.state.begin(), parameter.state.end());
+    for (auto const& [key, shape] : parameter.whole_state) {
+      tensor.other_shapes[key] = shape.to_vector();
+    }
   }
 }
 
@@ -61,6 +81,12 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
   std::erase_if(split, [&](MeshAxis axis) { return !parameter->placement.is_split_over(axis); });
   int const same_stage = shape.rank_at({MeshAxis::pipeline}, stage, receiver);
   std::vector<Piece> found;
+  if (auto const whole = whole_shape(chunk)) {
+    MatrixRank const& by = matrix_ranks_[static_cast<std::size_t>(stage)].at(parameter->name);
+    int const rank =
+        shape.rank_at(shape.model_axes(), by.holder, shape.rank_at(replica_axes(), by.replica, same_stage));
+    return {{rank, Slice(whole->to_vector(), {}), chunk.elements}};
+  }
   for (int place = 0; place < shape.size(split); ++place) {
     int const holder = shape.rank_at(split, place, same_stage);
     Slice const slice = parameter->placement.slice(shape, holder);
@@ -89,8 +115,18 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
   return found;
 }
 
+std::optional<Shape> ModelStream::whole_shape(TensorChunk const& chunk) const {
+  ParameterDescription const& parameter = *sources_[chunk.tensor].parameter;
+  auto const found =
+      chunk.key == 0 ? parameter.whole_state.end() : parameter.whole_state.find(parameter.state[chunk.key - 1]);
+  return found == parameter.whole_state.end() ? std::nullopt : std::optional(found->second);
+}
+
 Tensor ModelStream::own(TensorChunk const& chunk, Piece const& piece) const {
   ParameterDescription const& parameter = *sources_[chunk.tensor].parameter;
+  if (whole_shape(chunk)) {
+    return optimizer_.state_in(*parameters_.find(parameter.name), parameter.state[chunk.key - 1], piece.elements);
+  }
   IndexRange const in_buffer{parameter.place.begin + piece.elements.begin, parameter.place.begin + piece.elements.end};
   return chunk.key == 0 ? parameters_.values_in(in_buffer)
                         : optimizer_.local().state_in(parameter.state[chunk.key - 1], in_buffer);

@@ -125,12 +125,15 @@ class Digests {
 
   /// Adds the pieces of the optimizer's state on this rank. If it is sharded, replicas hold different pieces, which
   /// have different names.
-  void add_state(ParameterSet const& parameters, Optimizer const& optimizer) {
+  void add_state(ParameterSet const& parameters, DistributedOptimizer const& optimizer) {
     for (Parameter const* const parameter : parameters.trained()) {
-      for (IndexRange const& piece : intersection({elements_of(*parameter)}, optimizer.parts())) {
-        for (std::string const& key : parameter->state) {
-          add(parameter->placement(), fmt::format("{} of {}", key, heddle::describe(*parameter, piece)),
-              optimizer.state_in(key, piece));
+      std::int64_t const begin = parameter->place.begin;
+      for (std::string const& key : parameter->state) {
+        for (IndexRange const& kept : optimizer.kept_state(*parameter, key)) {
+          std::string const of = parameter->whole_state.contains(key)
+                                     ? parameter->spec.name
+                                     : heddle::describe(*parameter, {begin + kept.begin, begin + kept.end});
+          add(parameter->placement(), fmt::format("{} of {}", key, of), optimizer.state_in(*parameter, key, kept));
         }
       }
     }
@@ -212,7 +215,7 @@ void check_replicas(ParallelState const& parallel, ParameterSet const& parameter
   Digests digests(parallel);
   digests.add_values(parameters);
   if (optimizer != nullptr) {
-    digests.add_state(parameters, optimizer->local());
+    digests.add_state(parameters, *optimizer);
     digests.add_damage(optimizer->damaged());
   }
   digests.compare();

@@ -4,6 +4,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/optimizer/buffer_shards.hpp>
 #include <heddle/dist/state/whole_model.hpp>
+#include <iterator>
 #include <map>
 #include <sstream>
 
@@ -12,7 +13,7 @@ namespace heddle {
 namespace {
 
 /// A ParameterDescription as it travels, without its texts: in lines after one another its name, for each axis in
-/// Placement::shards the mesh axes, and the keys of its state.
+/// Placement::shards the mesh axes, and the keys of its state, each followed by its shape if it is of the whole matrix.
 struct SentDescription {
   Shape shape;
   IndexRange place;
@@ -56,7 +57,10 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
       texts += "\n";
     }
     for (std::string const& key : parameter->state) {
-      texts += key + "\n";
+      auto const whole = parameter->whole_state.find(key);
+      texts += fmt::format("{}\n", key);
+      texts +=
+          whole == parameter->whole_state.end() ? "\n" : fmt::format("{}\n", fmt::join(whole->second.to_vector(), " "));
     }
     sent.push_back({placement.global_shape, parameter->place,
                     parameter->place.end <= parameters.gradient_size() ? 1 : 0, parameter->spec.rounded ? 1 : 0,
@@ -93,6 +97,10 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
       }
       for (std::int64_t key = 0; key < each.keys; ++key) {
         described.state.push_back(next_line());
+        std::istringstream extents(next_line());
+        if (std::vector<std::int64_t> const shape{std::istream_iterator<std::int64_t>(extents), {}}; !shape.empty()) {
+          described.whole_state[described.state.back()] = Shape(shape);
+        }
       }
     }
   }

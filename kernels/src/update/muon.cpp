@@ -113,7 +113,8 @@ class NewtonSchulz final : public MatrixFunction {
     product_ = select(problem.rows, problem.columns, side, false, false, true);
   }
 
-  void apply(Execution& execution, Tensor const& matrix) override {
+  void apply(Execution& execution, MatrixCall const& call) override {
+    Tensor const& matrix = call.matrix;
     ArenaScope const scope(execution.scratch);
     auto const allocate = [&](DType dtype, Shape const& shape) { return execution.scratch.allocate(dtype, shape); };
     std::int64_t const side = short_side(problem_);
@@ -202,7 +203,7 @@ class NewtonSchulz final : public MatrixFunction {
 }  // namespace
 
 void add_muon_rule(KernelRegistries& registries) {
-  add_matrix_rule<Muon>(
+  add_whole_rule<Muon>(
       registries,
       {.name = "muon",
        .state = {"muon.momentum"},

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/training/optimizer.hpp>
+#include <set>
 #include <sstream>
 
 #include "golden_model.hpp"
@@ -24,7 +25,7 @@ double rate_at(int step) {
   return 0.02 / std::sqrt(static_cast<double>(step));
 }
 
-/// A case of tests/golden/muon.txt.
+/// A case of tests/golden/muon.txt or whole_rules.txt.
 struct Golden {
   struct Tensor {
     std::string name;
@@ -38,23 +39,27 @@ struct Golden {
 
 OptimizerConfig config_of(std::istringstream& words) {
   OptimizerConfig config;
-  config.name = "muon";
   for (std::string word; words >> word;) {
     std::size_t const equals = word.find('=');
     std::string const key = word.substr(0, equals);
+    if (key == "name") {
+      config.name = word.substr(equals + 1);
+      continue;
+    }
     double const value = std::stod(word.substr(equals + 1));
     if (key == "weight_decay") {
       config.weight_decay = value;
     } else {
-      bool const is_flag = key == "nesterov" || key == "match_adam";
+      bool const is_flag =
+          std::set<std::string>{"nesterov", "match_adam", "correct_bias", "scale_parameter"}.contains(key);
       config.options[key] = {is_flag ? OptionValue(value != 0) : OptionValue(value), "golden"};
     }
   }
   return config;
 }
 
-std::vector<Golden> read_golden() {
-  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/muon.txt");
+std::vector<Golden> read_golden(std::string const& file_name) {
+  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/" + file_name);
   std::vector<Golden> all;
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
@@ -106,7 +111,7 @@ double error_of(Golden const& golden, DType dtype, KernelChoices const& choices)
   for (Golden::Tensor const& tensor : golden.tensors) {
     Parameter const& parameter = *bench.parameters().find(tensor.name);
     std::vector<double> actual = heddle::values(parameter.value);
-    if (tensor.shape.rank() == 2) {
+    if (tensor.shape.rank() == 2 && golden.config.name == "muon") {
       auto const momentum = heddle::values(
           optimizer.state_in("muon.momentum", {parameter.place.begin, parameter.place.begin + parameter.value.size()}));
       actual.insert(actual.end(), momentum.begin(), momentum.end());
@@ -117,7 +122,7 @@ double error_of(Golden const& golden, DType dtype, KernelChoices const& choices)
 }
 
 TEST(Muon, TwentyStepsWithAdamWBesideItAreThoseOfPyTorch) {
-  std::vector<Golden> const all = read_golden();
+  std::vector<Golden> const all = read_golden("muon.txt");
   ASSERT_EQ(all.size(), 3U);
   for (Golden const& golden : all) {
     EXPECT_LE(error_of(golden, DType::float64, reference_kernels()), 1e-10);
@@ -126,6 +131,16 @@ TEST(Muon, TwentyStepsWithAdamWBesideItAreThoseOfPyTorch) {
     rounded.config.options["bfloat16"] = {true, "test"};
     EXPECT_LE(error_of(rounded, DType::float32, KernelChoices()), 0.05) << "products in bfloat16";
     EXPECT_GT(error_of(rounded, DType::float32, KernelChoices()), 1e-4) << "are rounded";
+  }
+}
+
+TEST(WholeRules, TwentyStepsAreThoseOfTheirAuthorsOrOfOtherPrograms) {
+  std::vector<Golden> const all = read_golden("whole_rules.txt");
+  ASSERT_EQ(all.size(), 8U);
+  for (Golden const& golden : all) {
+    EXPECT_LE(error_of(golden, DType::float64, reference_kernels()), 1e-10) << golden.config.name;
+    EXPECT_LE(error_of(golden, DType::float64, KernelChoices()), 1e-10) << golden.config.name;
+    EXPECT_LE(error_of(golden, DType::float32, KernelChoices()), 1e-3) << golden.config.name;
   }
 }
 

@@ -19,9 +19,9 @@ std::vector<WholeTensor> run_steps(SyntheticModel& model, std::int64_t first_ste
   return model.gathered();
 }
 
-/// Matrices, one of which several stages hold, with Muon and vectors with momentum; the rest has Adam.
-std::vector<ParameterGroup> matrix_groups() {
-  return {{"matrices", {"*.rows", "*.across", "*.columns", "tied"}, {.name = "muon"}},
+/// Matrices, one of which several stages hold, with a rule over matrices and vectors with momentum; the rest has Adam.
+std::vector<ParameterGroup> matrix_groups(std::string const& rule = "muon") {
+  return {{"matrices", {"*.rows", "*.across", "*.columns", "tied"}, {.name = rule}},
           {"momentum", {"layer*.bias"}, {.name = "sgd", .options = {{"nesterov", {true, "", ""}}}}}};
 }
 
@@ -59,13 +59,15 @@ class UpdateRulesTest : public DistTest {
 };
 
 TEST_F(UpdateRulesTest, EveryRuleGivesEveryLayoutTheBitsOfOneRank) {
-  for (char const* const rule : {"adamw", "lion", "sgd", "schedule_free_adamw"}) {
+  for (char const* const rule : {"adamw", "lion", "sgd", "schedule_free_adamw", "lamb"}) {
     expect_one_ranks_bits({.clip_norm = 50, .rule = rule});
   }
 }
 
 TEST_F(UpdateRulesTest, SoDoesARuleOverMatrices) {
-  expect_one_ranks_bits({.clip_norm = 50, .groups = matrix_groups()});
+  for (char const* const rule : {"muon", "soap", "adafactor"}) {
+    expect_one_ranks_bits({.clip_norm = 50, .groups = matrix_groups(rule)});
+  }
 }
 
 TEST_F(UpdateRulesTest, SoDoAveragesOfTheValues) {
@@ -152,7 +154,7 @@ TEST_F(UpdateRulesTest, AMatrixHasOneOwner) {
   SyntheticModel const model(state_of({1, world_.size(), 1, 1}), {.shard = true, .groups = matrix_groups()});
   std::vector<std::int64_t> owned;
   for (Parameter const& parameter : model.parameters.all()) {
-    auto const kept = model.optimizer.kept_state(parameter);
+    auto const kept = model.optimizer.kept_state(parameter, parameter.state.front());
     std::int64_t elements = 0;
     for (IndexRange const& range : kept) {
       elements += range.count();
@@ -173,7 +175,7 @@ TEST_F(UpdateRulesTest, DamagedMomentumIsFound) {
   model.step(0, rule_batches);
   std::int64_t damaged = 0;
   for (Parameter const& parameter : model.parameters.all()) {
-    if (parameter.updated_whole() && !model.optimizer.kept_state(parameter).empty()) {
+    if (parameter.updated_whole() && !model.optimizer.kept_state(parameter, "muon.momentum").empty()) {
       Tensor const momentum = model.optimizer.local().state_in("muon.momentum", elements_of(parameter));
       auto elements = to_host<float>(momentum);
       elements[3] += 1;

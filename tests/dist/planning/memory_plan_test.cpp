@@ -225,15 +225,18 @@ TEST_F(MemoryPlanTest, PredictsStateOfParametersWithASingleOwner) {
   for (Layout const& layout :
        {Layout{.shape = {1, ranks, 1, 1}}, Layout{.shape = {1, ranks, 1, 1}, .shard_optimizer = true},
         Layout{.shape = {1, 1, 1, ranks}}}) {
-    Config config = config_of(layout);
-    config.optimizer.name = "muon";
-    ParallelState const parallel = parallel_of(layout, world_);
-    TestBench bench(config.model, DType::float32, KernelChoices());
-    TrainingEngine engine({config, registries, parallel, bench.execution(), vocabulary});
-    std::int64_t const measured = measure_memory(engine).state;
-    EXPECT_GT(measured, 0);
-    EXPECT_EQ(plan_memory(config, parallel.mesh, vocabulary, registries, packs_of(config, parallel)).use.state,
-              measured);
+    for (char const* const rule : {"muon", "soap", "adafactor", "lamb"}) {
+      Config config = config_of(layout);
+      config.optimizer.name = rule;
+      ParallelState const parallel = parallel_of(layout, world_);
+      TestBench bench(config.model, DType::float32, KernelChoices());
+      TrainingEngine engine({config, registries, parallel, bench.execution(), vocabulary});
+      std::int64_t const measured = measure_memory(engine).state;
+      EXPECT_GT(measured, 0);
+      EXPECT_EQ(plan_memory(config, parallel.mesh, vocabulary, registries, packs_of(config, parallel)).use.state,
+                measured)
+          << rule;
+    }
   }
 }
 

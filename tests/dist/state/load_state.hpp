@@ -11,11 +11,13 @@ namespace heddle {
 inline void load_state(SyntheticModel& model, Checkpoint const& checkpoint) {
   for (Parameter const& parameter : model.parameters.all()) {
     auto const read = [&](std::string const& key, std::optional<IndexRange> elements = {}) {
-      return checkpoint.read(TensorSlice{parameter.spec.name, key, parameter.slice.ranges(), elements});
+      bool const whole = parameter.whole_state.contains(key);
+      return checkpoint.read(TensorSlice{parameter.spec.name, key,
+                                         whole ? std::vector<IndexRange>() : parameter.slice.ranges(), elements});
     };
     copy_from_host(parameter.value, read(value_key).data());
     for (std::string const& key : parameter.state) {
-      for (IndexRange const& kept : model.optimizer.kept_state(parameter)) {
+      for (IndexRange const& kept : model.optimizer.kept_state(parameter, key)) {
         model.optimizer.set_state(parameter, key, kept, read(key, kept));
       }
     }

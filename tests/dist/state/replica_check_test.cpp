@@ -244,7 +244,7 @@ bool damage_own(SyntheticModel& model, Parameter const& parameter, std::size_t k
 void load_other_state(SyntheticModel& model) {
   for (Parameter const& parameter : model.parameters.all()) {
     for (std::string const& key : parameter.state) {
-      for (IndexRange const& kept : model.optimizer.kept_state(parameter)) {
+      for (IndexRange const& kept : model.optimizer.kept_state(parameter, key)) {
         model.optimizer.set_state(parameter, key, kept,
                                   std::vector<float>(static_cast<std::size_t>(kept.count()), 0.5F));
       }

@@ -108,7 +108,7 @@ class TrainingFlips {
     parameters().bump_versions();
     for (Parameter const& parameter : parameters().all()) {
       for (std::string const& key : parameter.state) {
-        for (IndexRange const& range : optimizer().kept_state(parameter)) {
+        for (IndexRange const& range : optimizer().kept_state(parameter, key)) {
           optimizer().set_state(parameter, key, range, std::vector<float>(static_cast<std::size_t>(range.count())));
         }
       }

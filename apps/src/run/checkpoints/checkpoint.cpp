@@ -94,11 +94,20 @@ std::optional<std::string> stored_key(Checkpoint const& checkpoint, Parameter co
 
 void require_state_shape(Checkpoint const& checkpoint, Parameter const& parameter, std::string const& key) {
   std::string const& name = parameter.spec.name;
-  if (auto const& shape = checkpoint.tensor(name).shape_of(key); shape != parameter.global_shape().to_vector()) {
+  auto const whole = parameter.whole_state.find(key);
+  Shape const& expected = whole == parameter.whole_state.end() ? parameter.global_shape() : whole->second;
+  if (auto const& shape = checkpoint.tensor(name).shape_of(key); shape != expected.to_vector()) {
     throw DataError("{}: {} of parameter {} has the shape [{}]; the update rule {} gives it {}",
                     checkpoint.directory().string(), key, name, fmt::join(shape, ", "), parameter.rule.name,
-                    parameter.global_shape().to_string());
+                    expected.to_string());
   }
+}
+
+/// These elements of what is stored under `stored` for this rank's state of that key.
+TensorSlice stored_slice(Parameter const& parameter, std::string const& key, std::string const& stored,
+                         IndexRange const& elements) {
+  bool const whole = parameter.whole_state.contains(key);
+  return {parameter.spec.name, stored, whole ? std::vector<IndexRange>() : parameter.slice.ranges(), elements};
 }
 
 /// Ranges that are `all` in this order, each short enough to be in memory beside the parameters.
@@ -153,8 +162,8 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
     slices.push_back({parameter.spec.name, value_key, parameter.slice.ranges()});
     for (std::string const& key : parameter.state) {
       if (auto const stored = stored_key(checkpoint, parameter, key)) {
-        for (IndexRange const& kept : optimizer.kept_state(parameter)) {
-          slices.push_back({parameter.spec.name, *stored, parameter.slice.ranges(), kept});
+        for (IndexRange const& kept : optimizer.kept_state(parameter, key)) {
+          slices.push_back(stored_slice(parameter, key, *stored, kept));
         }
       }
     }
@@ -200,10 +209,10 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
       if (stored) {
         require_state_shape(checkpoint, parameter, *stored);
       }
-      for (IndexRange const& kept : optimizer.kept_state(parameter)) {
+      for (IndexRange const& kept : optimizer.kept_state(parameter, key)) {
         for (IndexRange const& piece : pieces_of(kept)) {
           optimizer.set_state(parameter, key, piece,
-                              stored ? checkpoint.read({parameter.spec.name, *stored, parameter.slice.ranges(), piece})
+                              stored ? checkpoint.read(stored_slice(parameter, key, *stored, piece))
                                      : std::vector<float>(static_cast<std::size_t>(piece.count())));
         }
       }

@@ -25,8 +25,12 @@ std::vector<StreamedTensor> largest_tensors(WholeModel const& model, Config cons
     if (rule.frozen) {
       return;
     }
-    std::ranges::move(state_keys(rule, rule_definition(kernels, rule.name, config.optimizer.places.of("name"))),
-                      std::back_inserter(tensor.keys));
+    RuleDefinition const definition = rule_definition(kernels, rule.name, config.optimizer.places.of("name"));
+    ParameterState const state = state_of(rule, definition, parameter.placement.global_shape);
+    std::ranges::copy(state.keys, std::back_inserter(tensor.keys));
+    for (auto const& [key, shape] : state.whole) {
+      tensor.other_shapes[key] = shape.to_vector();
+    }
   });
   std::ranges::sort(tensors, {}, &StreamedTensor::name);
   return tensors;

@@ -9,8 +9,8 @@
 #include <utility>
 
 /// The header for authors of update rules, in Heddle and in plug-ins. A rule that updates each element by itself is one
-/// class, of which add_elementwise_rule makes and registers all implementations; one over matrices has two of them, see
-/// add_matrix_rule:
+/// class, of which add_elementwise_rule makes and registers all implementations; one of whole parameters has two of
+/// them, see add_whole_rule:
 ///
 ///     struct Descent {
 ///       static constexpr std::size_t state_tensors = 1;
@@ -145,9 +145,9 @@ class ElementwiseUpdate : public Update {
   RuleDefinition rule_;
 };
 
-/// An implementation of a rule over matrices by one of the loops above.
+/// An implementation of a rule of whole parameters by one of the loops above.
 template <class Rule, template <class, class, class> class Loop>
-class MatrixUpdate final : public ElementwiseUpdate<typename Rule::Step, Loop> {
+class WholeUpdate final : public ElementwiseUpdate<typename Rule::Step, Loop> {
  public:
   using ElementwiseUpdate<typename Rule::Step, Loop>::ElementwiseUpdate;
 
@@ -185,15 +185,33 @@ void add_elementwise_rule(KernelRegistries& registries, RuleDefinition const& ru
                      ElementwiseUpdate<Rule, UpdateGroups>>(registries, rule, Rule::state_tensors);
 }
 
-/// Registers a rule over matrices in the same way. `Rule` has two classes such as the one above, for what is done to
-/// each element before and after RuleDefinition::matrices.function: `Direction`, whose Factors have
-/// update(Real& direction, Real gradient, state...), and `Step`, with update(Real& value, Real direction).
+/// Registers a rule of whole parameters (RuleDefinition::whole) in the same way. `Rule` has two classes such as the one
+/// above, for what is done to each element before and after RuleDefinition::matrices.function and the sizes:
+/// `Direction`, whose Factors have update(Real& direction, Real gradient, state...), and `Step`, with
+/// update(Real& value, Real direction).
 template <class Rule>
-void add_matrix_rule(KernelRegistries& registries, RuleDefinition const& rule) {
+void add_whole_rule(KernelRegistries& registries, RuleDefinition const& rule) {
   static_assert(Rule::Direction::state_tensors <= std::tuple_size_v<RuleState> && Rule::Step::state_tensors == 0);
   using namespace kernels;
-  add_update_kernels<MatrixUpdate<Rule, UpdateInDouble>, MatrixUpdate<Rule, UpdateBlocks>,
-                     MatrixUpdate<Rule, UpdateGroups>>(registries, rule, Rule::Direction::state_tensors);
+  add_update_kernels<WholeUpdate<Rule, UpdateInDouble>, WholeUpdate<Rule, UpdateBlocks>,
+                     WholeUpdate<Rule, UpdateGroups>>(registries, rule, Rule::Direction::state_tensors);
 }
+
+/// The Direction of a rule whose MatrixFunction takes the gradient itself.
+struct GradientDirection {
+  static constexpr std::size_t state_tensors = 0;
+  explicit GradientDirection(UpdateCall const& /*call*/) {}
+
+  template <class Real>
+  struct Factors {
+    Real gradient_scale;
+    KOKKOS_INLINE_FUNCTION void update(Real& direction, Real gradient) const { direction = gradient * gradient_scale; }
+  };
+
+  template <class Real>
+  KOKKOS_INLINE_FUNCTION Factors<Real> factors(double const* scalars) const {
+    return {.gradient_scale = static_cast<Real>(scalars[update_scalars::gradient_scale])};
+  }
+};
 
 }  // namespace heddle

@@ -52,12 +52,24 @@ struct MatrixProblem {
   RuleOptions options{};  ///< the rule's
 };
 
+/// A tensor that a rule over matrices keeps for the whole matrix, on the rank that computes its function.
+struct MatrixState {
+  std::string key;  ///< in a checkpoint, as RuleDefinition::state
+  Shape shape;
+};
+
+struct MatrixCall {
+  Tensor matrix;              ///< [rows, columns], contiguous; replaced
+  std::vector<Tensor> state;  ///< of MatrixRule::state, in its order; updated; zero before the first update
+  std::int64_t step = 1;      ///< UpdateStep::step
+};
+
 /// The function of a whole matrix that is a part of an update by a rule over matrices.
 class MatrixFunction {
  public:
   virtual ~MatrixFunction() = default;
-  /// Replaces matrix [rows, columns], contiguous, of the problem that it was made for. A device is waited for.
-  virtual void apply(Execution& execution, Tensor const& matrix) = 0;
+  /// For a matrix of the problem that it was made for. A device is waited for.
+  virtual void apply(Execution& execution, MatrixCall const& call) = 0;
 };
 
 /// The part of the definition of a rule over matrices (Scope::matrices). Its update is three calls: Update::direct
@@ -67,6 +79,7 @@ struct MatrixRule {
   std::function<std::shared_ptr<MatrixFunction>(KernelSource const&, MatrixProblem const&)> function;
   std::function<Cost(MatrixProblem const&)> cost;                   ///< of one call of the function
   std::function<std::int64_t(MatrixProblem const&)> scratch_bytes;  ///< at most what a call takes of Execution::scratch
+  std::function<std::vector<MatrixState>(MatrixProblem const&)> state = {};  ///< null: none
   /// The rule of the parameters that are not matrices of hidden layers, where optimizer.rest names none.
   std::string rest = "adamw";
 };
@@ -90,6 +103,12 @@ struct RuleDefinition {
   Scope scope = Scope::elements;
   std::function<Numbers(RuleOptions const&, UpdateStep const&)> numbers = {};  ///< null: none
   MatrixRule matrices = {};                                                    ///< of Scope::matrices
+  /// The update needs update_scalars::value_size and direction_size of the whole parameter. It is then the calls of
+  /// MatrixRule, with Scope::elements without the function, and one replica updates the parameter whole.
+  bool sizes = false;
+
+  /// Whether a direction is made first, and one replica keeps and updates a parameter whole.
+  bool whole() const { return scope == Scope::matrices || sizes; }
 };
 
 struct UpdateProblem {
@@ -120,7 +139,11 @@ namespace update_scalars {
 constexpr std::int64_t learning_rate = 0;
 constexpr std::int64_t gradient_scale = 1;
 constexpr std::int64_t numbers = 2;  ///< the first of the rule's own
-constexpr std::int64_t count = numbers + std::tuple_size_v<RuleDefinition::Numbers>;
+/// With RuleDefinition::sizes, in Update::update: the root mean squares of the value before the update and of the
+/// direction, over all elements of the parameter, which are those of all ranks.
+constexpr std::int64_t value_size = numbers + std::tuple_size_v<RuleDefinition::Numbers>;
+constexpr std::int64_t direction_size = value_size + 1;
+constexpr std::int64_t count = direction_size + 1;
 
 }  // namespace update_scalars
 
@@ -134,9 +157,11 @@ class Update : public Operation<UpdateProblem> {
   static constexpr char const* operation = "update";
   static std::shared_ptr<Update> observed(ObservedSelection<Update> selection);
   virtual RuleDefinition const& rule() const = 0;
-  /// With a rule over matrices, call.gradient is the result of the MatrixFunction, and the state is not used.
+  /// With a rule of whole parameters (RuleDefinition::whole), call.gradient is the direction, of a matrix the result of
+  /// the MatrixFunction, and the state is not used.
   virtual void update(Execution& execution, UpdateCall const& call) = 0;
-  /// Called first by a rule over matrices: call.value = the direction that gradient and state give; updates the state.
+  /// Called first by such a rule: call.value = the direction that gradient and state give; updates the state. With
+  /// RuleDefinition::sizes it is a copy of the parameter's value before.
   virtual void direct(Execution& execution, UpdateCall const& call);
 };
 
@@ -157,5 +182,9 @@ void check_options(RuleDefinition const& rule, Settings const& given);
 /// The values of a rule's options. Throws ConfigError, with file, line and key, for an option that it does not have,
 /// and for one of a wrong type or out of its range.
 RuleOptions option_values(RuleDefinition const& rule, Settings const& given);
+
+/// MatrixRule::state of such a matrix; none of a rule over elements. Throws ConfigError for a key that a checkpoint
+/// cannot have.
+std::vector<MatrixState> matrix_state(RuleDefinition const& rule, MatrixProblem const& problem);
 
 }  // namespace heddle

@@ -9,6 +9,7 @@
 #include <heddle/core/parallel/mesh.hpp>
 #include <heddle/core/parameters/placement.hpp>
 #include <heddle/core/tensor/tensor.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -52,19 +53,21 @@ struct Parameter {
   UpdateRule rule = {};                 ///< by its group; see assign_rules
   bool still_frozen = false;            ///< the update that unfreezes it is still to come; see unfreeze
   std::vector<std::string> state = {};  ///< keys of the tensors that its rule keeps for it; none if it is frozen
-  double matrix_cost = 0;               ///< operations of a rule over matrices on the whole matrix; otherwise 0
-  bool shared = false;                  ///< its value is another set's: see ParameterSet::share_values
-  std::int64_t state_begin = 0;         ///< the run's updates before the first one that its state has seen
-  std::uint64_t id = 0;                 ///< unique in the process, for kernels that keep packed copies
-  std::uint64_t version = 0;            ///< incremented by code that changes `value`
-  Tensor value = {};                    ///< master copy, [local_shape]; the only one, in bfloat16 too
+  /// The shapes of those of `state` that one rank keeps for the whole matrix (MatrixRule::state).
+  std::map<std::string, Shape> whole_state = {};
+  double matrix_cost = 0;        ///< operations of a rule over matrices on the whole matrix; otherwise 0
+  bool shared = false;           ///< its value is another set's: see ParameterSet::share_values
+  std::int64_t state_begin = 0;  ///< the run's updates before the first one that its state has seen
+  std::uint64_t id = 0;          ///< unique in the process, for kernels that keep packed copies
+  std::uint64_t version = 0;     ///< incremented by code that changes `value`
+  Tensor value = {};             ///< master copy, [local_shape]; the only one, in bfloat16 too
   Tensor gradient = {};  ///< [local_shape], added to by backward passes; empty: it is frozen, and none is computed
 
   Placement const& placement() const { return spec.placement; }
   Shape const& global_shape() const { return placement().global_shape; }
   /// The first index of an axis that this rank holds.
   std::int64_t global_offset(int axis) const { return slice.ranges()[static_cast<std::size_t>(axis)].begin; }
-  /// Whether its rule is one over matrices.
+  /// Whether its rule is one of whole parameters: RuleDefinition::whole.
   bool updated_whole() const { return placement().owner == Placement::Owner::single; }
   /// Whether the next update leaves it as it is.
   bool frozen() const { return rule.frozen || still_frozen; }

@@ -4,6 +4,7 @@
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <heddle/core/parameters/schedules.hpp>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,8 +35,12 @@ UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& 
 /// matrices and for the encoder's own table, whose rows are multiplied by √d_model; otherwise 1.
 double width_factor(OptimizerConfig const& config, std::string const& name, bool is_matrix, bool over_matrices);
 
-/// The keys of what is kept for a parameter that the rule updates: the rule's own, and its average if there is one.
-std::vector<std::string> state_keys(UpdateRule const& chosen, RuleDefinition const& rule);
+/// The state of a parameter of that shape, which the rule updates.
+struct ParameterState {
+  std::vector<std::string> keys;       ///< the rule's own, those of the whole matrix, and the average if there is one
+  std::map<std::string, Shape> whole;  ///< the shapes of those of the whole matrix
+};
+ParameterState state_of(UpdateRule const& chosen, RuleDefinition const& rule, Shape const& shape);
 
 /// Whether averages of the values are kept: optimizer.average, or the rule's own. The same on all ranks.
 bool has_averages(OptimizerConfig const& config, KernelRegistries const& registries);
@@ -67,7 +72,7 @@ void require_patterns_match(OptimizerConfig const& config, std::vector<std::stri
 void require_some_trained(OptimizerConfig const& config, std::vector<std::string> const& names);
 
 /// Neighbours in a set's buffers that are updated alike, with the padding that follows them; one parameter where its
-/// rule is one over matrices.
+/// rule is one of whole parameters.
 struct RuleRange {
   IndexRange range;
   Parameter const* first;  ///< whose rule, state and state_begin are those of all

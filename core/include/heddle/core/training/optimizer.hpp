@@ -16,8 +16,8 @@ namespace heddle {
 enum class GradientsAfter : std::uint8_t { kept, zero };
 
 /// Updates the ranges of a parameter set's buffers whose state this rank keeps, each parameter by the rule of its
-/// group. A step: `begin`, then `apply` for one range after another; between the two, where there are `matrices`,
-/// `direct` and the function of each.
+/// group. A step: `begin`, then `apply` for one range after another; between the two `direct`, the function of each of
+/// `matrices`, and the sizes of whole parameters.
 class Optimizer {
  public:
   /// The set must be allocated; its parameters get their rules. Keeps the rules' state, which is zero at the start, for
@@ -38,15 +38,25 @@ class Optimizer {
   using Step = UpdateStep;
   /// Gives the next calls of apply the numbers of a step; its number, 1 for the run's first, is made each rule's.
   void begin(Step const& step) const;
-  /// A matrix that a rule over matrices updates, and whose state is kept here.
+  /// A matrix that a rule over matrices updates, and whose elements' state is kept here.
   struct Matrix {
     Parameter const* parameter;
     Tensor direction;  ///< [local shape]; `direct` fills it, `apply` needs the function's result
     std::shared_ptr<MatrixFunction> function;  ///< of the whole matrix
+    std::vector<MatrixState> state;            ///< that the function keeps
   };
-  /// The matrices that the next step updates, in the order of their places. Valid until `regroup`.
+  /// The matrices in the order of their places, those that still wait, too.
   std::vector<Matrix> matrices() const;
   void direct(Execution& execution) const;
+  /// Sums over the elements of a parameter whose rule needs its sizes (RuleDefinition::sizes).
+  struct Squares {
+    Parameter const* parameter;
+    double value = 0, direction = 0;
+  };
+  /// The sums of this rank's slices, for the next step, after the functions, in the order of their places.
+  std::vector<Squares> squares(Execution& execution) const;
+  /// Takes them back, those of whole parameters. Must be called before `apply` where there are any.
+  void set_squares(std::vector<Squares> const& whole) const;
   /// Updates the buffers' elements in `range`, which must lie within one of the parts: one call of a kernel for each
   /// rule among them, none for frozen parameters and those that wait. The caller increments the versions, once. With
   /// GradientsAfter::zero all gradients in `range` are zero afterwards, whether they were used or not; there are more
@@ -87,7 +97,8 @@ class Optimizer {
     std::size_t rule = 0;
     RuleState state{};   ///< flat
     Tensor average{};    ///< of the values, flat; empty: none is kept
-    Tensor direction{};  ///< of a rule over matrices, flat
+    Tensor direction{};  ///< of a rule of whole parameters, flat
+    Tensor squares{};    ///< float64 [2, 1], of a rule that needs the sizes: of the value and of the direction
   };
 
   void add_rules(KernelSource const& kernels);
@@ -98,6 +109,15 @@ class Optimizer {
   void add_pieces();
   void place_state();
   void place_directions();
+  /// Calls `visit(piece)` for those of rules of whole parameters that the next step updates.
+  template <class Visit>
+  void for_each_whole(Visit const& visit) const {
+    for (Piece const& piece : pieces_) {
+      if (!piece.direction.empty() && !ranges_[piece.rule].first->still_frozen) {
+        visit(piece);
+      }
+    }
+  }
   std::vector<Piece>::const_iterator first_piece(std::int64_t begin) const;
   /// The call of a kernel for these elements of a piece.
   UpdateCall call_for(Piece const& piece, IndexRange const& updated) const;
@@ -122,6 +142,7 @@ class Optimizer {
   std::map<std::string, Tensor> state_;
   std::map<Parameter const*, std::shared_ptr<MatrixFunction>> functions_;
   Tensor directions_;       ///< of all pieces with one, adjacent
+  Tensor squares_;          ///< of all pieces with them, float64 [pieces, 2]
   UploadedTensor scalars_;  ///< UpdateCall::scalars of each of rules_
   UploadedTensor shares_;   ///< float64 [rules_]: of the newest values in their averages
 };

@@ -62,14 +62,18 @@ class DistributedOptimizer {
   Optimizer const& local() const { return optimizer_; }
   std::int64_t bucket_elements() const { return bucket_elements_; }
   /// The bytes of the rules' state on this rank and of the buffers for updates of matrices.
-  std::int64_t state_bytes() const { return optimizer_.state_bytes() + matrices_->bytes(); }
+  std::int64_t state_bytes() const { return optimizer_.state_bytes() + matrices_.bytes(); }
   /// The tensors whose part on this rank changed outside of an update: see OwnedState::damaged. Not collective.
   std::vector<std::string> damaged() const { return owned_ ? owned_->damaged() : std::vector<std::string>(); }
-  /// The elements of a parameter's slice, row major, whose Parameter::state this rank keeps: with a sharded optimizer
-  /// some ranges of them, otherwise all.
-  std::vector<IndexRange> kept_state(Parameter const& parameter) const;
-  /// Sets these elements of the state of that key, which must lie within one of `kept_state`. Throws Error otherwise,
-  /// and if the list has another number of elements.
+  /// The elements that this rank keeps of the state of that key, one of Parameter::state: those of the parameter's
+  /// slice, row major, with a sharded optimizer some ranges of them; of Parameter::whole_state all or none.
+  std::vector<IndexRange> kept_state(Parameter const& parameter, std::string const& key) const;
+  /// These elements of it, flat, which must lie within one of `kept_state`. Throws Error otherwise.
+  Tensor state_in(Parameter const& parameter, std::string const& key, IndexRange const& elements) const;
+  /// The ranks that compute the matrices of this stage, see heddle::deal_matrices.
+  std::vector<DealtMatrix> dealt_matrices() const;
+  /// Sets these elements of the state of that key. Throws as state_in does, and Error if the list has another number of
+  /// elements.
   void set_state(Parameter const& parameter, std::string const& key, IndexRange const& elements,
                  std::span<float const> values);
   /// The parameters of the whole model whose state began in the middle of the run, at zero, and after how many of its
@@ -90,13 +94,12 @@ class DistributedOptimizer {
   };
 
   GradientReducer::Options reducer_options() const { return {bucket_elements_, sharded_}; }
+  BufferShards const* parts() const { return sharded_ ? &reducer_->parts() : nullptr; }
   /// Finds what depends on which parameters are frozen.
   void find_ranges();
   void find_counted();
   void find_updated_buckets();
   double norm_of(double own_sum_of_squares) const;
-  /// Follows what Optimizer::regroup does.
-  void regroup();
   void compare_matrices();
   /// Changes each block of this rank's part of the values, and gathers the replicas' parts of a bucket meanwhile.
   void change_and_gather(std::function<void(BufferShards::Bucket const&, IndexRange const&)> const& change);
@@ -110,7 +113,7 @@ class DistributedOptimizer {
   std::shared_ptr<TensorOps> operations_;
   std::optional<GradientReducer> reducer_;  ///< made again by unfreeze
   Optimizer optimizer_;
-  std::optional<MatrixUpdates> matrices_;
+  MatrixUpdates matrices_;
   std::vector<IndexRange> counted_;             ///< of the gradients in the norm on this rank; adjacent ones joined
   Tensor sum_of_squares_;                       ///< float64 [1]
   std::vector<UpdatedBucket> updated_buckets_;  ///< the reducer's that hold more than frozen parameters

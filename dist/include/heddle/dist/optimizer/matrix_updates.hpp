@@ -3,7 +3,9 @@
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/training/optimizer.hpp>
+#include <heddle/dist/optimizer/buffer_shards.hpp>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace heddle {
@@ -23,28 +25,44 @@ struct MatrixRank {
 std::vector<MatrixRank> deal_matrices(std::vector<Parameter const*> const& matrices, MeshShape const& mesh,
                                       int replicas);
 
-/// The middle of the updates by rules over matrices (MatrixRule): replaces the directions by the function of the whole
-/// matrix, which one rank computes. Where ranks hold slices of the matrix, the directions are gathered on that rank
-/// once, and the results scattered. If each replica keeps the state of all matrices, the replicas divide the work, too.
+/// A matrix and the rank that computes its function.
+struct DealtMatrix {
+  Parameter const* matrix;
+  MatrixRank by;
+};
+/// All matrices of a stage, in the order of their places, with the ranks that compute them throughout a run: each in
+/// the replica that owns it if the replicas have `parts` of the buffers, otherwise in any. The same on all ranks.
+std::vector<DealtMatrix> deal_matrices(ParameterSet const& parameters, MeshShape const& mesh,
+                                       BufferShards const* parts);
+
+/// The middle of the updates by rules of whole parameters. It replaces the directions of matrices by the function of
+/// the whole matrix (MatrixRule), which one rank computes, and which keeps its state there. Where ranks hold slices of
+/// the matrix, the directions are gathered on that rank once, and the results scattered. If each replica has all
+/// matrices, the replicas divide the work, too. Then it adds up the sizes of whole parameters (RuleDefinition::sizes).
 /// Keeps a reference to the execution.
 class MatrixUpdates {
  public:
-  /// For the optimizer's matrices. `divided`: other replicas keep the state of other matrices. Allocates its buffers.
-  /// The first one of a world with further model axes is collective (ParallelState::group).
-  MatrixUpdates(ParallelState const& parallel, Optimizer const& optimizer, std::shared_ptr<TensorOps> operations,
-                Execution& execution, bool divided);
+  /// `parts`: the replicas' of the buffers; null: each has all. The parameters must have their rules. Allocates its
+  /// buffers and the matrices' state, at zero. The first one of a world with further model axes is collective
+  /// (ParallelState::group).
+  MatrixUpdates(ParallelState const& parallel, ParameterSet const& parameters, Optimizer const& optimizer,
+                std::shared_ptr<TensorOps> operations, Execution& execution, BufferShards const* parts);
 
-  /// Called after Optimizer::direct. Collective over the holders of slices and, unless `divided`, the replicas.
-  void run();
+  /// Called after the optimizer's `direct` in the run's update number `step`. Collective over the holders of slices
+  /// and, where each replica has all matrices, the replicas.
+  void run(Optimizer const& optimizer, std::int64_t step);
 
-  std::int64_t bytes() const { return received_.bytes() + whole_.bytes(); }
-  /// The elements that the constructor allocates on this rank for such matrices.
-  static std::int64_t elements_for(std::vector<Parameter const*> const& matrices, Mesh const& mesh, bool divided);
+  std::int64_t bytes() const;
+  /// The elements that the constructor allocates on this rank.
+  static std::int64_t elements_for(ParameterSet const& parameters, Mesh const& mesh, BufferShards const* parts);
+  /// The matrix's tensor of that key, flat, one of Parameter::whole_state; empty unless this rank keeps it.
+  Tensor state(Parameter const& matrix, std::string const& key) const;
 
  private:
   struct Work {
     Optimizer::Matrix matrix;
     MatrixRank by;
+    std::vector<Tensor> state;       ///< of the whole matrix; only on the rank that computes
     std::vector<Slice> slices;       ///< in the order of their holders; none: no axis splits the matrix
     std::vector<Tensor> directions;  ///< of the slices; only on the rank that computes
   };
@@ -53,8 +71,10 @@ class MatrixUpdates {
   /// Moves the slices of all matrices to the ranks that compute them, or back.
   void exchange(Exchange kind);
   /// Computes it if this rank does.
-  void compute(Work const& work);
+  void compute(Work const& work, std::int64_t step);
+  void add_up_sizes(Optimizer const& optimizer) const;
 
+  Mesh mesh_;
   Communicator replicas_;  ///< that divide the work
   Communicator holders_;
   MatrixRank own_;

@@ -3,6 +3,8 @@
 #include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/state/whole_model.hpp>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,6 +35,8 @@ class ModelStream final : public TensorStream {
   struct Piece;
 
   std::vector<Piece> pieces(TensorChunk const& chunk, int receiver) const;
+  /// The shape of the chunk's tensor if it is state of a whole matrix, which one rank keeps.
+  std::optional<Shape> whole_shape(TensorChunk const& chunk) const;
   /// The elements of a piece that this rank has.
   Tensor own(TensorChunk const& chunk, Piece const& piece) const;
 
@@ -40,10 +44,11 @@ class ModelStream final : public TensorStream {
   ParameterSet const& parameters_;
   DistributedOptimizer const& optimizer_;
   std::vector<StreamedTensor> tensors_;
-  std::vector<Source> sources_;          ///< of tensors_
-  std::vector<BufferShards> parts_;      ///< [stage]: how the replicas divide the state; empty if they do not
-  std::vector<Transfer> sends_;          ///< sends of this round
-  std::vector<Transfer> earlier_sends_;  ///< sends of the round before
+  std::vector<Source> sources_;      ///< of tensors_
+  std::vector<BufferShards> parts_;  ///< [stage]: how the replicas divide the state; empty if they do not
+  std::vector<std::map<std::string, MatrixRank>> matrix_ranks_;  ///< [stage]: that keep the state of whole matrices
+  std::vector<Transfer> sends_;                                  ///< sends of this round
+  std::vector<Transfer> earlier_sends_;                          ///< sends of the round before
   Tensor received_, received_rounded_;
   std::vector<float> staged_;
 };

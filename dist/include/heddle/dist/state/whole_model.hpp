@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,13 @@ namespace heddle {
 /// The description of one parameter of a stage, known to every rank.
 struct ParameterDescription {
   std::string name;
-  Placement placement;                  ///< with its shape, shards and stages, of which there is at least one
-  IndexRange place;                     ///< in the stage's buffers
-  bool trained = true;                  ///< it has a gradient
-  bool rounded = false;                 ///< its value is kept in bfloat16
-  bool matrix = false;                  ///< ParameterSpec::matrix
-  std::vector<std::string> state = {};  ///< Parameter::state
+  Placement placement;                            ///< with its shape, shards and stages, of which there is at least one
+  IndexRange place;                               ///< in the stage's buffers
+  bool trained = true;                            ///< it has a gradient
+  bool rounded = false;                           ///< its value is kept in bfloat16
+  bool matrix = false;                            ///< ParameterSpec::matrix
+  std::vector<std::string> state = {};            ///< Parameter::state
+  std::map<std::string, Shape> whole_state = {};  ///< Parameter::whole_state
 };
 
 /// All parameters of a model of several stages; a rank holds only its own stage's.
