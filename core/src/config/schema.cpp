@@ -428,7 +428,7 @@ void take_rule_options(ConfigTree& tree, std::string const& path, Settings& opti
 void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
   Keys const keys = add_section(tree, "optimizer", "how parameters are updated", &optimizer.places);
   keys.key("name", optimizer.name, non_empty(), "update rule; `heddle kernels` lists them and their options");
-  keys.key("rest", optimizer.rest, any(), "with muon: update rule of embeddings, norms and biases; \"\": adamw");
+  keys.key("rest", optimizer.rest, any(), "beside a rule over matrices: that of all else; \"\": see optimizers.md");
   keys.key("learning_rate", optimizer.learning_rate, at_least(0), "the peak, at the end of the warm-up");
   keys.key("schedule", optimizer.schedule, non_empty(), "see `heddle kernels`: cosine, wsd, …");
   keys.key("warmup_steps", optimizer.warmup_steps, at_least(0), "steps of linear growth from 0");

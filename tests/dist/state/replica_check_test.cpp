@@ -255,6 +255,22 @@ void load_other_state(SyntheticModel& model) {
 
 // With a sharded optimizer all replicas get the values from the one that updates them, damaged or not, and nobody else
 // has its moments.
+TEST_F(ReplicaCheckTest, StateOfAWholeMatrixIsComparedWhereSeveralStagesKeepIt) {
+  int const stages = world_.size();
+  SyntheticModel model(make_parallel_state(world_, mesh_of({stages, 1, 1, 1})),
+                       {.groups = {{"matrices", {"tied"}, {.name = "soap"}}}});
+  model.step(0, 2);
+  auto const compare = [&] { check_replicas(model.parallel, model.parameters, &model.optimizer); };
+  EXPECT_NO_THROW(compare());
+  if (Parameter const* const tied = model.parameters.find("tied"); world_.rank() == stages - 1) {
+    Tensor const basis = model.optimizer.state_in(*tied, "soap.row_basis", {0, 1});
+    copy_from_host(basis, std::vector<float>{2}.data());
+  }
+  if (stages > 1) {
+    expect_contains(error_of(compare), "soap.row_basis of tied differs");
+  }
+}
+
 TEST_F(ReplicaCheckTest, WhatOnlyTheOwnerKeepsIsComparedWithWhatItsUpdateLeft) {
   for (auto const& layout : all_layouts_of(world_.size())) {
     Mesh const mesh = mesh_of(layout);
