@@ -182,5 +182,17 @@ TEST_F(UpdateTest, ARuleWhoseStateNoCheckpointCanKeepIsRefused) {
   EXPECT_NO_THROW(implementation_prefix(registries_, {.name = "new", .state = {"new.momentum"}}));
 }
 
+TEST_F(UpdateTest, StateOfAWholeMatrixHasKeysBesideThoseOfItsElements) {
+  RuleDefinition rule = rule_definition(registries_, "soap", "");
+  MatrixProblem const problem{DType::float32, 3, 5, option_values(rule, {{"max_precond_dim", {std::int64_t{4}, ""}}})};
+  std::vector<MatrixState> const state = matrix_state(rule, problem);
+  ASSERT_EQ(state.size(), 4U) << "the longer side has no basis";
+  EXPECT_EQ(state.back().key, "soap.row_basis");
+  EXPECT_EQ(state.back().shape, (Shape{3, 3}));
+  rule.state = {"soap.row_basis"};
+  expect_config_error([&] { matrix_state(rule, problem); }, "expected a key of its own for each");
+  EXPECT_TRUE(matrix_state(rule_definition(registries_, "lamb", ""), problem).empty());
+}
+
 }  // namespace
 }  // namespace heddle

@@ -115,8 +115,12 @@ void print_registries(Config const& config, Registries const& registries, Execut
   };
   std::cout << "\nUpdate rules, for optimizer.name, and their options:\n";
   for (RuleDefinition const& rule : update_rules(registries.kernels)) {
+    std::vector<std::string> keys = rule.state;
+    for (MatrixState const& state : matrix_state(rule, {DType::float32, 1, 1, option_values(rule, {})})) {
+      keys.push_back(state.key);
+    }
     std::cout << fmt::format("    {:<21}   keeps {} for a parameter\n", rule.name,
-                             rule.state.empty() ? "nothing" : fmt::format("{}", fmt::join(rule.state, ", ")));
+                             keys.empty() ? "nothing" : fmt::format("{}", fmt::join(keys, ", ")));
     print_options(rule.options);
   }
   std::cout << "\nSchedules, for optimizer.schedule, and their options:\n";
