@@ -80,7 +80,7 @@ completed() {
 [ "$(completed train run.toml --set train.st)" = "train.steps=" ] || fail "a key is not completed: $(completed train run.toml --set train.st)"
 [ "$(completed train run.toml --set optimizer.b)" = "optimizer.base_width= optimizer.beta1= optimizer.beta2= optimizer.bfloat16=" ] ||
   fail "options of update rules are not completed: $(completed train run.toml --set optimizer.b)"
-[ "$(completed train run.toml --set optimizer.min)" = "optimizer.min_factor=" ] || fail "options of schedules are not completed"
+[ "$(completed train run.toml --set optimizer.min)" = "optimizer.min_factor= optimizer.min_scale=" ] || fail "options of schedules are not completed"
 [ "$(completed train run.toml --set data.valid_s)" = data.valid_sets. ] || fail "no validation set is completed"
 "$HEDDLE" config --explain optimizer.beta1 > explained
 grep -q '^# with optimizer.name = "adam": a number, .*: decay rate of the first moment' explained || { cat explained; fail "an option is not explained"; }
