@@ -73,7 +73,7 @@ set_mistake 78 'expected an integer' train.steps=5.5
 set_mistake 78 'below 1' model.dropout=1.5
 set_mistake 78 'optimizer.name = "lyon": there is no such update rule; did you mean lion?' optimizer.name=lyon
 set_mistake 78 'there is no key optimizer.beta1 for the update rule sgd' optimizer.name=sgd optimizer.beta1=0.5
-set_mistake 78 'did you mean "gelu"?' model.activation=gleu
+set_mistake 78 'did you mean "gelu"?' model.activation=gellu
 set_mistake 78 'did you mean "rms"?' model.norm_kind=rmss
 for refused in 'did you mean "gelu"?|model.activation=GELU' 'did you mean "bfloat16"?|train.precision=bf16' \
   'which the encoder does not have|model.encoder.cross_attention.head_dim=8' \
