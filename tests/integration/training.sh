@@ -194,6 +194,14 @@ done
 awk '{ for (i = 2; i <= NF; ++i) if ($i - $1 > 1e-4 || $1 - $i > 1e-4) exit 1; exit NF != 4 }' <<< "$losses" ||
   fail "with a teacher the losses are $losses"
 train 0 65 --set run.directory=refused --set 'train.teacher=["nobody"]'
+# A resumed run keeps the checkpoint that taught it, where another one is the best meanwhile, and never with its own.
+train 0 0 --set run.directory=taught --set "$teacher" --set train.steps=10
+grep -q 'teacher: .*/passes/checkpoints/step-00000005 (step 5)' log || fail "the teacher is not named"
+train 0 0 --set run.directory=passes --set train.r_drop=1 --set model.dropout=0.1 --set train.steps=10
+train 0 0 --set run.directory=taught --set "$teacher" --set train.steps=15
+grep -q 'teacher: .*/passes/checkpoints/step-00000005 (step 5)' log || fail "a resumed run has another teacher"
+train 0 78 --set run.directory=taught --set 'train.teacher=["taught"]' --set train.steps=20
+grep -q 'train.teacher: taught is the run itself' log || fail "a run teaches itself"
 "$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en --valid-target text/valid.de \
   --vocab-size 100 --out other > log 2>&1 || fail "prepare with another vocabulary"
 train 0 65 --set run.directory=refused --set "$teacher" --set data.train=other/train.h5 --set data.valid=other/valid.h5
@@ -209,7 +217,7 @@ for ranks in 0 2; do
   [ ! -e rates$ranks/checkpoints ] || fail "find-rate leaves a checkpoint"
 done
 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" find-rate run.toml --to 1e30 --steps 90 --out steep > log 2>&1 || fail "find-rate to rates without a loss on 2 ranks"
-grep -q 'the loss is not finite any more at the highest rates' log && grep -q '^proposed:' log || fail "find-rate ends where the loss does"
+grep -q 'the loss is no longer finite at the highest rates' log && grep -q '^proposed:' log || fail "find-rate ends where the loss does"
 code=0; "$HEDDLE" find-rate run.toml --out rates0 > log 2>&1 || code=$?
 [ $code -eq 64 ] && grep -q 'is there already' log || fail "find-rate overwrites a directory"
 code=0; "$HEDDLE" find-rate run.toml --from 1 --to 0.1 --out falling > log 2>&1 || code=$?

@@ -2,16 +2,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
+#include <boost/json.hpp>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/paths.hpp>
 #include <heddle/core/config/config.hpp>
+#include <heddle/core/tensor/runtime.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/run.hpp>
 
 #include "command_line/train_options.hpp"
 #include "commands.hpp"
+#include "run/configuration/config_check.hpp"
+#include "run/configuration/registration.hpp"
 #include "run/processes/child_process.hpp"
 
 namespace heddle {
@@ -33,22 +38,23 @@ struct DistillOptions {
 CommandSyntax distill_syntax(DistillOptions& options) {
   CommandSyntax syntax;
   syntax.name = "distill";
-  syntax.usage = "STUDENT.toml --teacher RUN --source TEXT --out DIRECTORY [options] [-- LAUNCHER [ARGUMENT]...]";
+  syntax.usage = "RUN.toml --teacher RUN --source TEXT --out DIRECTORY [options] [-- LAUNCHER [ARGUMENT]...]";
   syntax.summary = R"(Sequence-level distillation (Kim & Rush 2016): translates TEXT with the teacher, prepares the
-sources with their translations as data, and trains the model of STUDENT.toml on them, each step under LAUNCHER, such
-as mpirun -np 8, if there is one. Repeated after an interruption, it continues where it was.)";
+sources with their translations as data, and trains the student of RUN.toml on them. With a LAUNCHER, such as
+mpirun -np 8, it starts the translation, and the training as `heddle run` does. Repeated after an interruption, it
+continues where it was.)";
   add_config_options(syntax, options.student, true);
   syntax.options.add_options()  //
       ("teacher", po::value(&options.teachers)->value_name("RUN"),
-       "a run or a checkpoint that translates; of several an ensemble does")  //
+       "a run or a checkpoint that translates; repeat it for an ensemble")  //
       ("source", without_default(options.source, "TEXT"),
        "sentences of the source's language, with or without known "
        "translations")  //
       ("out", without_default(options.out, "DIRECTORY"),
-       "a directory for translations, data and, unless STUDENT.toml names another, the student's run")  //
-      ("beam", with_default(options.beam, "N"), "hypotheses of the teacher's beam search")              //
+       "a directory for translations, data and, unless RUN.toml names another, the student's run")  //
+      ("beam", with_default(options.beam, "N"), "hypotheses of the teacher's beam search")          //
       ("vocab-size", with_default(options.vocab_size, "N"),
-       "learn a vocabulary of N pieces for the student; 0: it has the teacher's")  //
+       "learn a vocabulary of N pieces for the student; 0: use the teacher's")  //
       ("valid-source", without_default(options.valid_source, "TEXT"),
        "sources of a validation set for the student, in place of its data.valid")  //
       ("valid-target", without_default(options.valid_target, "TEXT"), "their references");
@@ -58,6 +64,13 @@ as mpirun -np 8, if there is one. Repeated after an interruption, it continues w
 void require_valid(DistillOptions const& options) {
   if (options.teachers.empty() || options.source.empty() || options.out.empty()) {
     throw UsageError("distill: expected --teacher RUN, --source TEXT and --out DIRECTORY");
+  }
+  if (options.vocab_size < 0 || options.beam < 1) {
+    throw UsageError("distill: --vocab-size {} and --beam {}: expected at least 0 and 1", options.vocab_size,
+                     options.beam);
+  }
+  if (!fs::exists(options.source)) {
+    throw UsageError("distill: --source {}: does not exist", options.source);
   }
   if (options.valid_source.empty() != options.valid_target.empty()) {
     throw UsageError("distill: expected both --valid-source and --valid-target, or neither");
@@ -75,10 +88,20 @@ Command joined(Command words, Command const& more) {
   return words;
 }
 
+/// Prints a command as a shell takes it.
+void show(Command const& command) {
+  fmt::print("$");
+  for (std::string const& word : command) {
+    bool const plain = word.find_first_of(" \t\"'\\$&;()<>|*?[]#~`") == word.npos && !word.empty();
+    fmt::print(" {}", plain ? word : "'" + boost::replace_all_copy(word, "'", "'\\''") + "'");
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
 /// Runs a command to its end. Signals go to it, too; it decides what they mean.
 ExitCode run_to_end(Command const& command) {
-  fmt::print("$ {}\n", fmt::join(command, " "));
-  std::fflush(stdout);
+  show(command);
   BlockedSignals const signals;
   ChildProcess child(command);
   std::optional<ProcessEnd> end;
@@ -90,28 +113,48 @@ ExitCode run_to_end(Command const& command) {
   return static_cast<ExitCode>(end->code);
 }
 
+/// A command that makes files, and everything that decides what is in them.
+struct Step {
+  std::string name;
+  Command command;
+  std::string facts;
+};
+
 /// The steps of a distillation, each with what it leaves in the directory.
 class Distillation {
  public:
+  /// Opens the teachers and checks the student's configuration, before hours of translation. Throws as that does.
   explicit Distillation(DistillOptions const& options)
       : options_(options),
         out_(options.out),
         self_(fs::read_symlink("/proc/self/exe").string()),
+        source_(fs::absolute(options.source).lexically_normal().string()),
         translations_((out_ / "translations.txt").string()),
-        data_((out_ / "data").string()) {}
+        data_((out_ / "data").string()) {
+    for (std::string const& teacher : options.teachers) {
+      Checkpoint const checkpoint = std::move(
+          open_checkpoints({.checkpoint = teacher}, {value_key}, Communicator::self(), Verification::at_reading)
+              .checkpoints.front());
+      teachers_.push_back(fs::weakly_canonical(checkpoint.directory()).string());
+    }
+    for (auto const& [key, value] : settings()) {
+      student_.overrides.push_back(fmt::format("{}={}", key, boost::json::serialize(boost::json::string(value))));
+    }
+    check_student();
+  }
 
   ExitCode run() {
-    fs::create_directories(out_);
-    require_same_teacher();
-    if (!fs::exists(translations_)) {
-      ExitCode const code = run_to_end(joined(options_.launcher, translate()));
-      if (code != ExitCode::done) {
-        return code;
-      }
+    if (fs::exists(out_) && (!fs::is_directory(out_) || fs::exists(out_ / "checkpoints"))) {
+      throw UsageError("distill: --out {}: is {}; expected a directory of this distillation alone", out_.string(),
+                       fs::is_directory(out_) ? "a run" : "a file");
     }
-    if (!fs::exists(fs::path(data_) / "train.h5")) {
-      ExitCode const code = run_to_end(prepare());
-      if (code != ExitCode::done) {
+    fs::create_directories(out_);
+    std::string const facts =
+        fmt::format("{} bytes of source", fs::is_regular_file(source_) ? fs::file_size(source_) : 0);
+    for (Step const& step : {Step{"translate", joined(options_.launcher, translate()),
+                                  fmt::format("{}\n{}\n", fmt::join(translate(), "\n"), facts)},
+                             Step{"prepare", prepare(), fmt::format("{}\n{}\n", fmt::join(prepare(), "\n"), facts)}}) {
+      if (ExitCode const code = make(step); code != ExitCode::done) {
         return code;
       }
     }
@@ -119,54 +162,80 @@ class Distillation {
   }
 
  private:
-  /// Throws UsageError where the directory has another distillation's translations.
-  void require_same_teacher() const {
-    fs::path const record = out_ / "translate.txt";
-    std::string const words = fmt::format("{}\n", fmt::join(translate(), "\n"));
-    if (FileText const before = read_file_text(record.string()); before.problem.empty() && before.text != words) {
-      throw UsageError(
-          "distill: {} has the translations of another teacher, source or beam, which {} tells; expected another --out",
-          out_.string(), record.string());
+  /// The keys of the student that its files and the step before it decide.
+  std::vector<std::pair<std::string, std::string>> settings() const {
+    std::vector<std::pair<std::string, std::string>> settings{{"data.train", data_ + "/train.h5"}};
+    if (!options_.valid_source.empty()) {
+      settings.emplace_back("data.valid", data_ + "/valid.h5");
     }
-    replace_file(record, words);
+    if (load_config(options_.student.config, options_.student.overrides).run.directory.empty()) {
+      settings.emplace_back("run.directory", (out_ / "student").string());
+    }
+    return settings;
+  }
+
+  void check_student() {
+    student_.config = options_.student.config;
+    student_.plugins = options_.student.plugins;
+    student_.overrides.insert(student_.overrides.begin(), options_.student.overrides.begin(),
+                              options_.student.overrides.end());
+    Config const config = read_config(student_);
+    require_supported(config);
+    Runtime runtime;
+    Registries registries;
+    register_everything({.plugins = read_plugins(config.plugins)}, registries, runtime.execution());
+    check_config(config, registries);
+  }
+
+  /// Runs a step unless it is done. Throws UsageError where it was done with something else.
+  ExitCode make(Step const& step) const {
+    fs::path const record = out_ / (step.name + ".txt");
+    if (auto const before = read_regular(record)) {
+      if (*before != step.facts) {
+        throw UsageError(
+            "distill: {} was made by other options, another teacher or another source, which {} tells; "
+            "expected another --out",
+            out_.string(), record.string());
+      }
+      return ExitCode::done;
+    }
+    ExitCode const code = run_to_end(step.command);
+    if (code == ExitCode::done) {
+      replace_file(record, step.facts);
+    }
+    return code;
   }
 
   Command translate() const {
     Command words{self_, "translate"};
-    for (std::string const& teacher : options_.teachers) {
+    for (std::string const& teacher : teachers_) {
       words = joined(std::move(words), {"--checkpoint", teacher});
     }
+    for (std::string const& plugin : options_.student.plugins) {
+      words = joined(std::move(words), {"--plugin", plugin});
+    }
     return joined(std::move(words),
-                  {"--input", options_.source, "--output", translations_, "--beam", std::to_string(options_.beam)});
+                  {"--input", source_, "--output", translations_, "--beam", std::to_string(options_.beam)});
   }
 
   Command prepare() const {
-    Command words{self_, "prepare", "--source", options_.source, "--target", translations_, "--out", data_};
+    Command words{self_, "prepare", "--source", source_, "--target", translations_, "--out", data_, "--overwrite"};
     if (!options_.valid_source.empty()) {
       words =
           joined(std::move(words), {"--valid-source", options_.valid_source, "--valid-target", options_.valid_target});
     }
     return joined(std::move(words), options_.vocab_size > 0
                                         ? Command{"--vocab-size", std::to_string(options_.vocab_size)}
-                                        : Command{"--vocab-model", options_.teachers.front()});
+                                        : Command{"--vocab-model", teachers_.front()});
   }
 
   /// Becomes `heddle train` or, with a launcher, `heddle run`.
   [[noreturn]] void train() const {
-    Command words = joined({self_, options_.launcher.empty() ? "train" : "run"},
-                           arguments_to_resume(options_.student, out_ / "student"));
-    words = joined(std::move(words), {"--set", fmt::format("data.train={}/train.h5", data_)});
-    if (!options_.valid_source.empty()) {
-      words = joined(std::move(words), {"--set", fmt::format("data.valid={}/valid.h5", data_)});
-    }
-    if (load_config(options_.student.config, options_.student.overrides).run.directory.empty()) {
-      words = joined(std::move(words), {"--set", fmt::format("run.directory={}", (out_ / "student").string())});
-    }
+    Command words = joined({self_, options_.launcher.empty() ? "train" : "run"}, arguments_to_resume(student_, out_));
     if (!options_.launcher.empty()) {
       words = joined(joined(std::move(words), {"--"}), options_.launcher);
     }
-    fmt::print("$ {}\n", fmt::join(words, " "));
-    std::fflush(stdout);
+    show(words);
     std::vector<char*> arguments;
     std::ranges::transform(words, std::back_inserter(arguments), [](std::string& word) { return word.data(); });
     arguments.push_back(nullptr);
@@ -177,8 +246,11 @@ class Distillation {
   DistillOptions const& options_;
   fs::path out_;
   std::string self_;
+  std::string source_;
   std::string translations_;
   std::string data_;
+  std::vector<std::string> teachers_;  ///< the checkpoints that were chosen
+  TrainOptions student_;
 };
 
 }  // namespace
@@ -191,7 +263,6 @@ ExitCode run_distill(Arguments const& arguments) {
     options.launcher.assign(separator + 1, arguments.end());
   }
   require_valid(options);
-  static_cast<void>(load_config(options.student.config, options.student.overrides));  // before hours of translation
   return Distillation(options).run();
 }
 

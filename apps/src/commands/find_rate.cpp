@@ -149,7 +149,7 @@ ExitCode run_find_rate(Arguments const& arguments) {
   if (code == ExitCode::loss_not_finite) {
     code = ExitCode::done;
     if (reports) {
-      fmt::print("the loss is not finite any more at the highest rates\n");
+      fmt::print("the loss is no longer finite at the highest rates\n");
     }
   }
   if (reports && code == ExitCode::done) {

@@ -132,7 +132,7 @@ void load(PlanOptions const& options, Execution& execution, Loaded& loaded) {
   check_config(checked, loaded.registries);
   resolve_rules(loaded.config.optimizer, loaded.registries.kernels, loaded.registries.schedules);
   resolve_validate_bleu(loaded.config, loaded.registries);
-  find_teachers(loaded.config, loaded.registries);
+  find_teachers(loaded.config, loaded.registries, loaded.config.run.directory);
 }
 
 std::int64_t node_memory(double gibibytes) {

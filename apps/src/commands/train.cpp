@@ -136,9 +136,9 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
   }
   resolve_rules(config.optimizer, registries.kernels, registries.schedules);
   resolve_validate_bleu(config, registries);
-  find_teachers(config, registries, world);
   ParallelState const parallel = make_parallel(config, registries, world);
   auto const directory = choose_run_directory(config, options.fresh, world);
+  find_teachers(config, registries, directory, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, machine_name(level), world);
   registries.kernels.set_timings(kernels.timings);
   if (trace) {
@@ -178,13 +178,14 @@ ExitCode train_dry(TrainOptions const& options) {
   check_config(config, registries, options.ranks.value_or(1));
   resolve_rules(config.optimizer, registries.kernels, registries.schedules);
   resolve_validate_bleu(config, registries);
-  find_teachers(config, registries);
+  auto const directory = run_directory_for(config.run.directory, options.fresh);
+  find_teachers(config, registries, directory);
   print_warnings(config);
   return dry_run({.options = options,
                   .config = config,
                   .registries = registries,
                   .execution = runtime.execution(),
-                  .directory = run_directory_for(config.run.directory, options.fresh)});
+                  .directory = directory});
 }
 
 }  // namespace

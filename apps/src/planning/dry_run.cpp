@@ -14,6 +14,7 @@
 #include "run/checkpoints/checkpoint.hpp"
 #include "run/checkpoints/checkpoint_room.hpp"
 #include "run/checkpoints/initialization.hpp"
+#include "run/checkpoints/teachers.hpp"
 #include "run/configuration/config_check.hpp"
 #include "run/directory/run_directory.hpp"
 #include "run/report/mesh.hpp"
@@ -73,6 +74,7 @@ struct Start {
 
 /// Finds and checks both as a start does, before anything is planned: these checks take no time.
 Start find_start(DryRun const& run, PlannedData const& data, WholeModel const& model) {
+  require_vocabulary_of_teachers(run.config, data.data()->vocabulary());
   Start start{checkpoint_of(run)};
   if (start.checkpoint) {
     check_same_run(*start.checkpoint, run.config, *data.data(), run.options.new_data);

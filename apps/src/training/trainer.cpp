@@ -43,8 +43,8 @@ Trainer::Trainer(TrainerSetup const& setup)
       checkpoints_({config_, setup.parallel.world, setup.directory, output_.log()}),
       loss_watch_(input_.vocabulary().target, config_.optimizer.warmup_steps) {
   setup_.watch.phase("reading checkpoints");
-  for (std::string const& message :
-       load_teachers(config_, input_.data().vocabulary(), model_.engine().teachers(), setup_.parallel.world)) {
+  require_vocabulary_of_teachers(config_, input_.data().vocabulary(), setup_.parallel.world);
+  for (std::string const& message : load_teachers(config_, model_.engine().teachers(), setup_.parallel.world)) {
     output_.log().info(message);
   }
   std::optional<Initialization> const initialization = find_initialization();

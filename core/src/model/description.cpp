@@ -176,10 +176,11 @@ void set_owners(StackConfig const& stack, std::vector<std::int64_t> const& numbe
     auto const number = numbers[static_cast<std::size_t>(index)];
     std::int64_t const owner = std::ranges::find(numbers, number) - numbers.begin();
     if (settings_of(index) != settings_of(owner)) {
+      Setting const& given = stack.settings.at(tied_layers_key);
       throw ConfigError(
-          "model.{0}.{1}: layers {2} and {3} of the {0} have the same parameters, but not the same keys in "
+          "{4}{5}model.{0}.{1}: layers {2} and {3} of the {0} have the same parameters, but not the same keys in "
           "[model.{0}.layer]; set them for both",
-          description.name, tied_layers_key, owner + 1, index + 1);
+          description.name, tied_layers_key, owner + 1, index + 1, given.origin, given.origin.empty() ? "" : ": ");
     }
     description.layers[static_cast<std::size_t>(index)].owner = owner;
   }

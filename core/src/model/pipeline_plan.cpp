@@ -106,9 +106,9 @@ void require_enough_layers(ModelDescription const& model, ParallelConfig const& 
   std::string const place = parallel.places.of("pipeline");
   if (parallel.pipeline <= std::ranges::min_element(whole, {}, &IndexRange::count)->count()) {
     throw ConfigError(
-        "{} = {}: tied layers have their parameters on one stage, and {} can be cut into {} parts; expected "
+        "{} = {}: tied layers have their parameters on one stage, and {} can be cut into {} part{}; expected "
         "{} or less",
-        place, parallel.pipeline, model.describe(), max, max);
+        place, parallel.pipeline, model.describe(), max, max == 1 ? "" : "s", max);
   }
   throw ConfigError(
       interleaved

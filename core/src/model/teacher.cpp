@@ -1,27 +1,13 @@
 #include <algorithm>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/model/teacher.hpp>
-#include <iterator>
 
 namespace heddle {
 
 namespace {
 
-ModelConfig checked(ModelConfig teacher, ModelConfig const& student, LayerRegistry const& layers) {
-  ModelDescription const own = describe_model(teacher, layers);
-  ModelDescription const its = describe_model(student, layers);
-  auto const sides = [](ModelDescription const& model) {
-    std::vector<Side> all;
-    std::ranges::transform(model.stacks, std::back_inserter(all), &StackDescription::side);
-    return all;
-  };
-  if (sides(own) != sides(its) || own.needs_prefixes() != its.needs_prefixes()) {
-    throw ConfigError(
-        "a teacher with other stacks than the student's: expected both to be encoder-decoder, "
-        "decoder-only or encoder-only models, with the same inputs");
-  }
-  teacher.frozen.rounded = false;
-  return teacher;
+ModelConfig unrounded(ModelConfig model) {
+  model.frozen.rounded = false;
+  return model;
 }
 
 ParallelState on_one_stage(ParallelState parallel) {
@@ -31,9 +17,14 @@ ParallelState on_one_stage(ParallelState parallel) {
 
 }  // namespace
 
+bool predicts_alike(ModelDescription const& teacher, ModelDescription const& student) {
+  return std::ranges::equal(teacher.stacks, student.stacks, {}, &StackDescription::side, &StackDescription::side) &&
+         teacher.needs_prefixes() == student.needs_prefixes();
+}
+
 Teacher::Teacher(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
                  ModelConfig const& model)
-    : config_(checked(model, spec.model, layers)),
+    : config_(unrounded(model)),
       parallel_(on_one_stage(spec.parallel)),
       parameters_(spec.parallel.mesh),
       model_({.name = "",

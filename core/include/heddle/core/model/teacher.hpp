@@ -13,7 +13,7 @@ namespace heddle {
 class Teacher {
  public:
   /// A teacher with the configuration `model` beside the student of `spec`, whose kernels, dtype and layout it uses.
-  /// Throws ConfigError as Model does, and where its last stack does not predict the tokens that the student's does.
+  /// The two must predict alike. Throws ConfigError as Model does.
   Teacher(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
           ModelConfig const& model);
   Teacher(Teacher const&) = delete;
@@ -30,6 +30,9 @@ class Teacher {
   ParameterSet parameters_;
   Model model_;
 };
+
+/// Whether two models take the same samples and predict the same rows: they have the same stacks and kinds of input.
+bool predicts_alike(ModelDescription const& teacher, ModelDescription const& student);
 
 /// The teachers of `config` for `student`, its model of `spec`, whose loss has their part from now on; none on a stage
 /// that does not end the model. Throws as Teacher does.
