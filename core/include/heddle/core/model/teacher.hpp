@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/model/model.hpp>
 #include <vector>
 
