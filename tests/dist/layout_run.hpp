@@ -121,6 +121,11 @@ class LayoutRun {
   }
 
   double accumulate(int step) { return engine_.accumulate(batch(step), step); }
+  /// The gradients of some micro-batches alone, divided by the tokens of the whole batch.
+  void accumulate_part(int step, IndexRange const& part) {
+    auto const make = [this, step, part](std::int64_t index) { return pack(step, part.begin + index); };
+    engine_.accumulate(TestMicroBatches(part.count(), make, target_tokens(step), {}), step);
+  }
   /// A whole step, with the losses of groups of samples.
   StepResult step(int step, SampleGroups const& groups) { return engine_.step(batch(step, groups), step, rate()); }
 

@@ -176,6 +176,11 @@ for command in "train run.toml --dry-run" "plan run.toml --nodes 1 --ranks-per-n
 done
 train 0 0 --set run.directory=passes --set train.r_drop=1 --set model.dropout=0.1 --set train.steps=5
 
+# The noise of gradients is in each line where two ranks have parts of the batch, and changes nothing.
+train 2 0 --set run.directory=noise --set train.noise_scale=true --set train.log_every=10
+grep -q '"gradient_noise_scale":[0-9]' noise/metrics.jsonl || fail "no noise scale"
+same two noise
+
 # A model is trained on for int8: its gradients are computed, and planned, without it.
 "$HEDDLE" train run.toml --dry-run --set kernels.gemm=int8 > log 2>&1 || fail "a plan with int8"
 train 2 0 --set run.directory=for-int8 --set kernels.gemm=int8 --set train.initialize_from=two --set train.steps=5 --set train.validate_at_start=true

@@ -382,6 +382,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.free("early_stopping", train.early_stopping, at_least(0),
             "stop after N validations without a better best_metric; 0: never");
   keys.free("early_stopping_on", train.early_stopping_on, "which metrics of best_metric are without a better value");
+  keys.free("noise_scale", train.noise_scale, "write the gradients' noise scale, where ranks divide only the data");
   keys.free("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
   keys.free("reserve_memory", train.reserve_memory,
             "allocate the planned memory before the first step, and refuse a run that does not fit");

@@ -22,8 +22,11 @@ std::size_t max_at_once(BufferShards const& parts) {
 }  // namespace
 
 BucketReduction::BucketReduction(Communicator const& replicas, ParameterSet const& parameters, Execution& execution,
-                                 BufferShards const& parts, bool scatter)
-    : replicas_(replicas.after(execution)), parameters_(parameters), max_under_way_(max_at_once(parts)) {
+                                 BufferShards const& parts, bool scatter, Observe observe)
+    : replicas_(replicas.after(execution)),
+      parameters_(parameters),
+      observe_(std::move(observe)),
+      max_under_way_(max_at_once(parts)) {
   if (replicas.size() == 1) {
     return;
   }
@@ -84,6 +87,9 @@ bool BucketReduction::may_start() const {
 
 void BucketReduction::start(Bucket const& bucket) {
   Tensor const whole = parameters_.gradients().rows(bucket.range.begin, bucket.range.count());
+  if (observe_) {
+    observe_(whole);
+  }
   if (bucket.own == IndexRange{}) {
     under_way_.push_back(replicas_.start_all_reduce(whole));
   } else {

@@ -30,6 +30,7 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
       registries_(kernels.registries),
       execution_(execution),
       bucket_elements_(options.bucket_elements),
+      observe_(options.observe),
       sharded_(options.shard && parallel.replicas.size() > 1),
       operations_(kernels.select<TensorOps>({parameters.values().dtype()})),
       reducer_(std::in_place, parallel, parameters, operations_, execution, reducer_options()),

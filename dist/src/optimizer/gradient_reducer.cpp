@@ -157,7 +157,8 @@ GradientReducer::GradientReducer(ParallelState const& parallel, ParameterSet& pa
       everything_{{0, parameters.gradient_size()}},
       own_(parts_.parts_of(parallel.replicas.rank())),
       buckets_(parallel.replicas, parameters, execution,
-               options.scatter ? parts_ : BufferShards(parameters, options.bucket_elements, 1), options.scatter),
+               options.scatter ? parts_ : BufferShards(parameters, options.bucket_elements, 1), options.scatter,
+               options.observe),
       partial_sums_(parallel, parameters, operations, execution, options.bucket_elements),
       tree_(parallel.data, operations, execution) {}
 

@@ -40,13 +40,34 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   parameters_.allocate(parameter_dtype(setup.dtype));
   tensor_ops_ = kernels.select<TensorOps>({setup.dtype});
   pipeline_.emplace(setup.parallel.pipeline, *model_, tensor_ops_, setup.execution);
-  DistributedOptimizer::Options const options{
+  std::int64_t const sums = measures_noise() ? 3 : 2;
+  results_ = Tensor::allocate(DType::float64, {sums + 1});
+  loss_sums_ = results_.rows(0, sums);
+  sum_of_squares_ = results_.rows(sums, 1);
+  DistributedOptimizer::Options options{
       .shard = config.parallel.shard_optimizer,
       .bucket_elements = setup.bucket_elements.value_or(GradientReducer::bucket_for(setup.parallel.replicas.size()))};
+  if (measures_noise()) {
+    options.observe = [this, operations =
+                                 kernels.select<TensorOps>({parameter_dtype(setup.dtype)})](Tensor const& gradients) {
+      operations->add_sum_of_squares(setup_.execution, gradients, loss_sums_.rows(2, 1));
+    };
+  }
   optimizer_.emplace(config.optimizer, kernels, setup.parallel, parameters_, setup.execution, options);
-  results_ = Tensor::allocate(DType::float64, {3});
-  loss_sums_ = results_.rows(0, 2);
-  sum_of_squares_ = results_.rows(2, 1);
+}
+
+bool TrainingEngine::measures_noise() const {
+  ParallelState const& parallel = setup_.parallel;
+  return setup_.config.train.noise_scale && !setup_.config.train.deterministic && parallel.data.size() > 1 &&
+         parallel.data.size() == parallel.world.size();
+}
+
+GradientNoise TrainingEngine::noise_of(double squares_of_parts, double norm, double tokens) const {
+  // With n parts of a batch, the mean of the squared norms of the parts' mean gradients is n * squares_of_parts: its
+  // expectation is square + variance * n / tokens, where that of the whole batch's is square + variance / tokens.
+  auto const parts = static_cast<double>(setup_.parallel.data.size());
+  double const excess = (parts * squares_of_parts - norm * norm) / (parts - 1);
+  return {excess * tokens, norm * norm - excess};
 }
 
 LayerSpec TrainingEngine::layer_spec() {
@@ -63,14 +84,17 @@ StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t step
   launch(batch, steps_done);
   optimizer_->add_sum_of_squares(sum_of_squares_);
   // The step's only wait for the kernels, if there is one rank.
-  std::array<double, 3> results{};
+  std::array<double, 4> results{};
   copy_to_host(results.data(), results_, &setup_.execution);
+  double const sum_of_squares = results[static_cast<std::size_t>(loss_sums_.size())];
   double const tokens = predicted_tokens(batch);
   double const loss = results[0] / tokens;
   // A deterministic step sets the gradients to zero before each micro-batch.
   GradientsAfter const left = setup_.config.train.deterministic ? GradientsAfter::kept : after;
-  double const norm = std::isfinite(loss) ? optimizer_->update(results[2], learning_rate, steps_done + 1, left) : loss;
-  return {loss, norm, results[1] / tokens, std::isfinite(loss) ? group_sums(batch.groups()) : std::vector<double>()};
+  double const norm =
+      std::isfinite(loss) ? optimizer_->update(sum_of_squares, learning_rate, steps_done + 1, left) : loss;
+  return {loss, norm, results[1] / tokens, measures_noise() ? noise_of(results[2], norm, tokens) : GradientNoise(),
+          std::isfinite(loss) ? group_sums(batch.groups()) : std::vector<double>()};
 }
 
 double TrainingEngine::predicted_tokens(MicroBatchSource const& batch) const {
@@ -135,7 +159,7 @@ void TrainingEngine::reduce() {
 void TrainingEngine::train(MicroBatchSource const& batch, PipelineStep const& step) {
   Tensor const sums = pipeline_->train(batch, step);
   for (std::int64_t index = 0; index < sums.dim(0); ++index) {
-    tensor_ops_->add(setup_.execution, loss_sums_, sums.rows(index, 1).columns(0, 2).reshaped({2}));
+    tensor_ops_->add(setup_.execution, loss_sums_.rows(0, 2), sums.rows(index, 1).columns(0, 2).reshaped({2}));
   }
 }
 

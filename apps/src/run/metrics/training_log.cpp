@@ -218,6 +218,7 @@ TrainingLog::Window TrainingLog::window_of(Start const& start) {
               .tokens = count("tokens"),
               .loss = number_of_bits(line.at("loss")),
               .nll = number_of_bits(line.at("nll")),
+              .noise = {number_of_bits(line.at("noise").at(0)), number_of_bits(line.at("noise").at(1))},
               .repeated = count("repeated"),
               .skipped = count("skipped"),
               .corpora = losses_in(line.at("corpora"))};
@@ -239,14 +240,16 @@ std::map<std::string, GroupLoss> TrainingLog::losses_by_tag() const {
 std::string TrainingLog::begun_line() const {
   return window_.steps == 0 && window_.repeated == 0
              ? ""
-             : boost::json::serialize(boost::json::object{{"began", bits_of(window_.began)},
-                                                          {"steps", window_.steps},
-                                                          {"tokens", window_.tokens},
-                                                          {"loss", bits_of(window_.loss)},
-                                                          {"nll", bits_of(window_.nll)},
-                                                          {"repeated", window_.repeated},
-                                                          {"skipped", window_.skipped},
-                                                          {"corpora", sums(window_.corpora)}});
+             : boost::json::serialize(
+                   boost::json::object{{"began", bits_of(window_.began)},
+                                       {"steps", window_.steps},
+                                       {"tokens", window_.tokens},
+                                       {"loss", bits_of(window_.loss)},
+                                       {"nll", bits_of(window_.nll)},
+                                       {"noise", {bits_of(window_.noise.variance), bits_of(window_.noise.square)}},
+                                       {"repeated", window_.repeated},
+                                       {"skipped", window_.skipped},
+                                       {"corpora", sums(window_.corpora)}});
 }
 
 double TrainingLog::seconds() const {
@@ -271,15 +274,21 @@ std::vector<Metric> TrainingLog::step_metrics(StepReport const& report, double n
   double const rate = report.learning_rate;
   double const norm = report.result.gradient_norm;
   double const speed = static_cast<double>(window_.tokens) / std::max(now - window_.began, 1e-9);
-  return {{"step", report.step},
-          {"train_loss", loss, "train/loss", fmt::format("loss {:.4f}", loss)},
-          {"learning_rate", rate, "train/learning_rate", fmt::format("lr {:.3g}", rate)},
-          {"gradient_norm", norm, "train/gradient_norm", fmt::format("|grad| {:.3g}", norm)},
-          {"tokens", tokens_},
-          {"epoch", report.epochs, "", epochs_text(report)},
-          {"train_nll", nll, "train/nll", fmt::format("unsmoothed {:.4f}", nll)},
-          {"tokens_per_second", speed, "train/tokens_per_second", fmt::format("{} tokens/s", readable_count(speed))},
-          {"seconds", now}};
+  std::vector<Metric> metrics{
+      {"step", report.step},
+      {"train_loss", loss, "train/loss", fmt::format("loss {:.4f}", loss)},
+      {"learning_rate", rate, "train/learning_rate", fmt::format("lr {:.3g}", rate)},
+      {"gradient_norm", norm, "train/gradient_norm", fmt::format("|grad| {:.3g}", norm)},
+      {"tokens", tokens_},
+      {"epoch", report.epochs, "", epochs_text(report)},
+      {"train_nll", nll, "train/nll", fmt::format("unsmoothed {:.4f}", nll)},
+      {"tokens_per_second", speed, "train/tokens_per_second", fmt::format("{} tokens/s", readable_count(speed))},
+      {"seconds", now}};
+  if (window_.noise.variance > 0 && window_.noise.square > 0) {
+    metrics.push_back(
+        {"gradient_noise_scale", window_.noise.variance / window_.noise.square, "train/gradient_noise_scale"});
+  }
+  return metrics;
 }
 
 std::vector<Metric> TrainingLog::validation_metrics(ValidationResult const& validation) const {
@@ -321,6 +330,8 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   window_.tokens += report.tokens.all;
   window_.loss += report.result.loss;
   window_.nll += report.result.nll;
+  window_.noise.variance += report.result.noise.variance;
+  window_.noise.square += report.result.noise.square;
   ++window_.steps;
   for (auto const& [corpus, loss] : report.corpus_losses) {
     window_.corpora[corpus].add(loss);

@@ -169,6 +169,7 @@ class TrainingLog {
     std::int64_t tokens = 0;
     double loss = 0;
     double nll = 0;
+    GradientNoise noise{};
     std::int64_t repeated = 0;
     std::int64_t skipped = 0;
     std::map<std::string, GroupLoss> corpora{};

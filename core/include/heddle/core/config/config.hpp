@@ -145,6 +145,7 @@ struct TrainConfig {
   std::vector<std::string> best_metric = {"loss"};
   std::int64_t early_stopping = 0;  ///< validations without a better one after which training ends; 0: never
   EarlyStoppingOn early_stopping_on = EarlyStoppingOn::first;
+  bool noise_scale = false;            ///< measure the gradients' noise, see StepResult::noise
   std::int64_t log_every = 10;         ///< steps between lines of metrics.jsonl
   bool reserve_memory = true;          ///< take the planned memory before the first step, refuse what does not fit
   std::int64_t check_every_steps = 0;  ///< steps between comparisons of replicas; 0: only before checkpoints

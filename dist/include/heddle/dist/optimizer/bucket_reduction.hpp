@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
@@ -20,9 +21,11 @@ struct Execution;
 class BucketReduction final : public GradientProgress {
  public:
   /// Buckets of the gradient buffer. With `scatter` a replica gets only its part of each that is divided; otherwise
-  /// every replica gets all. The set must be allocated. Not collective.
+  /// every replica gets all. `observe`, if there is one, is called with each bucket's gradients before they are summed.
+  /// The set must be allocated. Not collective.
+  using Observe = std::function<void(Tensor const& gradients)>;
   BucketReduction(Communicator const& replicas, ParameterSet const& parameters, Execution& execution,
-                  BufferShards const& parts, bool scatter);
+                  BufferShards const& parts, bool scatter, Observe observe = {});
 
   /// Throws Error if all uses of a parameter are already finished: later additions would be lost.
   void use_done(Parameter const& parameter) override;
@@ -50,6 +53,7 @@ class BucketReduction final : public GradientProgress {
 
   Communicator replicas_;
   ParameterSet const& parameters_;
+  Observe observe_;
   std::vector<Bucket> buckets_;  ///< in the order in which their reductions start
   std::unordered_map<Parameter const*, Member> members_;
   std::size_t max_under_way_;  ///< buckets that travel at once

@@ -29,6 +29,7 @@ class DistributedOptimizer {
   struct Options {
     bool shard = false;
     std::int64_t bucket_elements = GradientReducer::default_bucket;
+    BucketReduction::Observe observe = {};  ///< see GradientReducer::Options
   };
 
   /// The set must be allocated; its parameters get their rules, whose state starts at zero. Collective as
@@ -93,7 +94,7 @@ class DistributedOptimizer {
     std::vector<IndexRange> blocks;
   };
 
-  GradientReducer::Options reducer_options() const { return {bucket_elements_, sharded_}; }
+  GradientReducer::Options reducer_options() const { return {bucket_elements_, sharded_, observe_}; }
   BufferShards const* parts() const { return sharded_ ? &reducer_->parts() : nullptr; }
   /// Finds what depends on which parameters are frozen.
   void find_ranges();
@@ -109,6 +110,7 @@ class DistributedOptimizer {
   KernelRegistries const& registries_;
   Execution& execution_;
   std::int64_t bucket_elements_;
+  BucketReduction::Observe observe_;
   bool sharded_;
   std::shared_ptr<TensorOps> operations_;
   std::optional<GradientReducer> reducer_;  ///< made again by unfreeze

@@ -73,7 +73,8 @@ class GradientReducer {
 
   struct Options {
     std::int64_t bucket_elements = default_bucket;
-    bool scatter = false;  ///< `reduce` leaves each replica only its own parts of the sum
+    bool scatter = false;                   ///< `reduce` leaves each replica only its own parts of the sum
+    BucketReduction::Observe observe = {};  ///< of `reduce`
   };
 
   /// The set must be allocated. Throws Error if a parameter names impossible stages or axes.

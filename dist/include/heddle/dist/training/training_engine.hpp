@@ -11,10 +11,19 @@
 
 namespace heddle {
 
+/// Estimates from one step's gradients (McCandlish et al. 2018, appendix A.1). The quotient of the means of both over
+/// many steps is the simple noise scale, in target tokens: a batch of about that size learns half as much from a token
+/// as a small one.
+struct GradientNoise {
+  double variance = 0;  ///< trace of the covariance of one target token's gradient; 0: not measured
+  double square = 0;    ///< of the norm of the gradient of all data
+};
+
 struct StepResult {
   double loss = 0;           ///< smoothed, per target token of the global batch
   double gradient_norm = 0;  ///< before clipping
   double nll = 0;  ///< negative log-likelihood, as `loss`: without label smoothing and z-loss, as validation has it
+  GradientNoise noise{};
   std::vector<double> group_nll{};  ///< its sums for each of the batch's groups of samples; empty where there are none
 };
 
@@ -75,6 +84,9 @@ class TrainingEngine {
 
  private:
   LayerSpec layer_spec();
+  /// Whether the noise of gradients is measured: the data ranks' gradients are then those of parts of the batch.
+  bool measures_noise() const;
+  GradientNoise noise_of(double squares_of_parts, double norm, double tokens) const;
   /// Leaves the gradients and the loss reduced, in kernels' memory.
   void launch(MicroBatchSource const& batch, std::int64_t steps_done);
   void train(MicroBatchSource const& batch, PipelineStep const& step);
@@ -94,8 +106,10 @@ class TrainingEngine {
   std::optional<DistributedOptimizer> optimizer_;
   std::shared_ptr<TensorOps> tensor_ops_;
   RowLosses row_losses_;
-  Tensor results_;         ///< float64 [3]: the two that follow, so that one copy fetches both
-  Tensor loss_sums_;       ///< [2]: a step's smoothed loss and its negative log-likelihood
+  Tensor results_;  ///< float64 [3 or 4]: the two that follow, so that one copy fetches both
+  /// [2]: a step's smoothed loss and its negative log-likelihood. [3] where train.noise_scale is measured: the sum over
+  /// the data ranks of the squared norm of each one's gradient, too.
+  Tensor loss_sums_;
   Tensor sum_of_squares_;  ///< [1]: of gradients, this rank's part
 };
 
