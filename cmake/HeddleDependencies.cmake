@@ -63,7 +63,7 @@ endif()
 
 # LAPACK's C interface, and a LAPACK of one thread: a library with threads of its own is slow where each core has a rank.
 find_path(LAPACKE_INCLUDE_DIR lapacke.h PATH_SUFFIXES lapacke openblas)
-find_library(LAPACKE_LIBRARY lapacke)
+find_library(LAPACKE_LIBRARY NAMES lapacke openblas flexiblas) # the last two have the interface in them
 if(LAPACKE_INCLUDE_DIR AND LAPACKE_LIBRARY)
   add_library(heddle_lapacke INTERFACE IMPORTED)
   target_include_directories(heddle_lapacke INTERFACE "${LAPACKE_INCLUDE_DIR}")

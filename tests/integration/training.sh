@@ -212,6 +212,22 @@ grep -q 'train.teacher: taught is the run itself' log || fail "a run teaches its
 train 0 65 --set run.directory=refused --set "$teacher" --set data.train=other/train.h5 --set data.valid=other/valid.h5
 grep -q "train.teacher: .*passes/.* was trained with another vocabulary than this run's data have" log || fail "a teacher of other tokens"
 
+code=0; "$HEDDLE" train run.toml --dry-run --set "$teacher" --set data.train=other/train.h5 --set data.valid=other/valid.h5 > log 2>&1 || code=$?
+[ $code -eq 65 ] || fail "a dry run ends with $code where the start has a teacher of other tokens"
+
+# A distillation refuses what it can before it translates, keeps what is done, and does not mix two.
+distill() { "$HEDDLE" distill run.toml --source text/test.en --out distilled --beam 1 --set train.steps=2 "$@" > log 2>&1; }
+code=0; distill --teacher nobody || code=$?
+[ $code -eq 65 ] && [ ! -e distilled ] || fail "a distillation without a teacher ends with $code"
+code=0; distill --teacher passes --set model.heads=5 || code=$?
+[ $code -eq 78 ] && [ ! -e distilled ] || fail "a distillation of an impossible student ends with $code"
+distill --teacher passes --set run.directory=student || fail "a distillation"
+[ "$(wc -l < distilled/translations.txt)" -eq "$(wc -l < text/test.en)" ] || fail "a distillation lost lines"
+distill --teacher passes --set run.directory=student || fail "a distillation that is done"
+[ "$(grep -c '^\$ ' log)" -eq 1 ] || fail "a distillation that is done translates again"
+code=0; distill --teacher two || code=$?
+[ $code -eq 64 ] && grep -q 'was made by other options, another teacher or another source' log || fail "two distillations are mixed"
+
 # A range test proposes a rate, on one rank and on two, leaves a plot and no checkpoint, and overwrites nothing.
 for ranks in 0 2; do
   command=("$HEDDLE"); [ $ranks = 0 ] || command=("$HEDDLE_MPIRUN" -np $ranks "$HEDDLE")

@@ -48,8 +48,7 @@ continues where it was.)";
       ("teacher", po::value(&options.teachers)->value_name("RUN"),
        "a run or a checkpoint that translates; repeat it for an ensemble")  //
       ("source", without_default(options.source, "TEXT"),
-       "sentences of the source's language, with or without known "
-       "translations")  //
+       "sentences of the source's language, with or without known translations")  //
       ("out", without_default(options.out, "DIRECTORY"),
        "a directory for translations, data and, unless RUN.toml names another, the student's run")  //
       ("beam", with_default(options.beam, "N"), "hypotheses of the teacher's beam search")          //
@@ -113,13 +112,6 @@ ExitCode run_to_end(Command const& command) {
   return static_cast<ExitCode>(end->code);
 }
 
-/// A command that makes files, and everything that decides what is in them.
-struct Step {
-  std::string name;
-  Command command;
-  std::string facts;
-};
-
 /// The steps of a distillation, each with what it leaves in the directory.
 class Distillation {
  public:
@@ -149,16 +141,11 @@ class Distillation {
                        fs::is_directory(out_) ? "a run" : "a file");
     }
     fs::create_directories(out_);
-    std::string const facts =
-        fmt::format("{} bytes of source", fs::is_regular_file(source_) ? fs::file_size(source_) : 0);
-    for (Step const& step : {Step{"translate", joined(options_.launcher, translate()),
-                                  fmt::format("{}\n{}\n", fmt::join(translate(), "\n"), facts)},
-                             Step{"prepare", prepare(), fmt::format("{}\n{}\n", fmt::join(prepare(), "\n"), facts)}}) {
-      if (ExitCode const code = make(step); code != ExitCode::done) {
-        return code;
-      }
+    ExitCode code = make("translate", options_.launcher, translate());
+    if (code == ExitCode::done) {
+      code = make("prepare", {}, prepare());
     }
-    train();
+    return code == ExitCode::done ? train() : code;
   }
 
  private:
@@ -187,11 +174,13 @@ class Distillation {
     check_config(config, registries);
   }
 
-  /// Runs a step unless it is done. Throws UsageError where it was done with something else.
-  ExitCode make(Step const& step) const {
-    fs::path const record = out_ / (step.name + ".txt");
+  /// Runs a step under the launcher unless it is done. Throws UsageError where it was done with something else.
+  ExitCode make(std::string const& step, Command const& launcher, Command const& words) const {
+    fs::path const record = out_ / (step + ".txt");
+    std::string const facts = fmt::format("{}\n{} bytes of source\n", fmt::join(words, "\n"),
+                                          fs::is_regular_file(source_) ? fs::file_size(source_) : 0);
     if (auto const before = read_regular(record)) {
-      if (*before != step.facts) {
+      if (*before != facts) {
         throw UsageError(
             "distill: {} was made by other options, another teacher or another source, which {} tells; "
             "expected another --out",
@@ -199,9 +188,9 @@ class Distillation {
       }
       return ExitCode::done;
     }
-    ExitCode const code = run_to_end(step.command);
+    ExitCode const code = run_to_end(joined(launcher, words));
     if (code == ExitCode::done) {
-      replace_file(record, step.facts);
+      replace_file(record, facts);
     }
     return code;
   }
@@ -230,7 +219,7 @@ class Distillation {
   }
 
   /// Becomes `heddle train` or, with a launcher, `heddle run`.
-  [[noreturn]] void train() const {
+  [[noreturn]] ExitCode train() const {
     Command words = joined({self_, options_.launcher.empty() ? "train" : "run"}, arguments_to_resume(student_, out_));
     if (!options_.launcher.empty()) {
       words = joined(joined(std::move(words), {"--"}), options_.launcher);

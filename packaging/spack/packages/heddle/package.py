@@ -40,6 +40,7 @@ class Heddle(CMakePackage):
     depends_on("sentencepiece@0.1.91:")
     depends_on("icu4c")
     depends_on("openssl@3:")
+    depends_on("openblas threads=none")
     depends_on("yaml-cpp@0.6:")
     depends_on("zlib-api")
     depends_on("zstd")
