@@ -33,7 +33,7 @@ std::uint32_t StepTrace::number_of(std::string_view text) {
   return found->second;
 }
 
-void StepTrace::begin(Work const& work) {
+void StepTrace::begin(Work const& work, std::int64_t time) {
   if (regions_) {
     Kokkos::Profiling::pushRegion(region_name(work));
   }
@@ -43,22 +43,22 @@ void StepTrace::begin(Work const& work) {
   }
   open_.push_back(static_cast<std::int64_t>(events_.size()));
   bool const pass = work.kind == WorkKind::pass;
-  events_.push_back({.number = work.micro_batch,
+  events_.push_back({.begin = time,
+                     .number = work.micro_batch,
                      .place = pass ? work.part : -1,
                      .name = number_of(work.name),
                      .kind = work.kind,
                      .direction = work.direction});
-  events_.back().begin = now();
 }
 
-void StepTrace::end() noexcept {
+void StepTrace::end(std::int64_t time) noexcept {
   if (regions_) {
     Kokkos::Profiling::popRegion();
   }
   std::int64_t const index = open_.back();
   open_.pop_back();
   if (index >= 0) {
-    events_[static_cast<std::size_t>(index)].end = now();
+    events_[static_cast<std::size_t>(index)].end = time;
   }
 }
 

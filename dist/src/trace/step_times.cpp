@@ -198,11 +198,12 @@ std::shared_ptr<CommunicatorBackend> StepTimes::measured(std::shared_ptr<Communi
 
 void StepTimes::begin(Work const& work) {
   State& state = *state_;
-  open_.push_back({work, StepTrace::now(), state.seconds.communicating});
+  std::int64_t const now = StepTrace::now();
+  open_.push_back({work, now, state.seconds.communicating});
   if (work.kind == WorkKind::waiting) {
     state.enter();
   } else if (work.kind != WorkKind::data && state.trace != nullptr) {
-    state.trace->begin(work);
+    state.trace->begin(work, now);
   }
   if (work.kind == WorkKind::step) {
     state.in_step = true;
@@ -235,7 +236,7 @@ void StepTimes::end() noexcept {
     state.seconds.first = state.seconds.steps++ == 0 ? passed : state.seconds.first;
   }
   if (state.trace != nullptr) {
-    state.trace->end();
+    state.trace->end(now);
   }
 }
 

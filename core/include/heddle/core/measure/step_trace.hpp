@@ -37,8 +37,11 @@ class StepTrace final : public KernelObserver, public WorkObserver {
   /// The strings that events refer to; the first one is empty.
   std::vector<std::string> const& texts() const { return texts_; }
 
-  void begin(Work const& work) override;
-  void end() noexcept override;
+  void begin(Work const& work) override { begin(work, now()); }
+  void end() noexcept override { end(now()); }
+  /// At a time that the caller read, so that its own sums are those of the trace.
+  void begin(Work const& work, std::int64_t time);
+  void end(std::int64_t time) noexcept;
   void observe(Execution& execution, KernelCall const& call) override;
 
   /// A piece of reading or communication, by the caller's clock; `event` without its strings.
