@@ -254,6 +254,8 @@ class SyntheticModel {
     config.clip_norm = options.clip_norm;
     config.groups = options.groups;
     config.average = options.average;
+    config.average_every = 1;
+    config.average_count = 2;
     return config;
   }
 

@@ -62,9 +62,11 @@ variant taught 'dropout = 0.1' '' --set 'train.teacher=["two-passes.undisturbed"
 grep -q 'teacher: .*/rules.undisturbed/checkpoints/step-00000024 (step 24)' log || fail "a teacher is not named"
 # Validations exchange the values and their averages, and bring the values back.
 variant averages 'dropout = 0.1' '' --set optimizer.average=ema --set train.validate_every=4 --set train.validate_bleu=false
+variant latest 'dropout = 0.1' '' --set optimizer.average=lawa --set optimizer.average_every=3 --set train.validate_every=4 \
+  --set train.validate_bleu=false
 variant schedule-free 'dropout = 0.1' '' --set optimizer.name=schedule_free_adamw --set optimizer.schedule=constant \
   --set train.validate_every=4 --set train.validate_bleu=false
-for model in averages schedule-free; do
+for model in averages latest schedule-free; do
   h5ls -r $(parameters $model.killed) | grep '/average ' > /dev/null || fail "$model: its checkpoint has no averages"
   grep -q '"valid_averages_loss"' $model.killed/metrics.jsonl || fail "$model: the averages were not measured"
 done
@@ -79,6 +81,13 @@ grep -q 'note: average starts at the values' log || fail "the start of an averag
 "$HEDDLE" evaluate --checkpoint late --which last --source text/valid.en --reference text/valid.de > log 2>&1 || fail evaluate
 better=$(tail -n 1 late/metrics.jsonl | sed 's/.*"valid_loss":\([0-9.]*\).*/\1/')
 grep -q "($(printf %.4f "$better") nats" log || fail "evaluate measured other values than the better ones, $better"
+
+# With train.precision = "auto" a run keeps the precision that it has.
+for precision in float32 bfloat16; do
+  train_variant averages auto.$precision --set train.steps=2 --set train.precision=$precision
+  train_variant averages auto.$precision --set train.steps=4 --set train.precision=auto
+  grep -qx "precision = \"$precision\"" auto.$precision/config.toml || fail "auto changes the precision of a run that resumes"
+done
 
 # A group that is thawed after 8 steps: its state counts its own updates, in one go and when it is resumed once more.
 configuration thawed 'positions = "learned"' ''

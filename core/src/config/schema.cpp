@@ -127,6 +127,7 @@ constexpr double max_tokens = 2147483647.0;
 constexpr double max_width = 1048576;
 constexpr double max_ranks = 1048576;
 constexpr double max_layers = 4096;
+constexpr double max_averaged_values = 64;
 OptionDescription const one_or_several{.one_or_several = true};
 
 /// Adds a table to the tree and returns its list of keys.
@@ -356,7 +357,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
            "tokens in a global batch; each pair counts its longer side");
   keys.free("micro_batch_tokens", train.micro_batch_tokens, between(1, max_tokens),
             "tokens computed at once; default: at most batch_tokens");
-  keys.key("precision", train.precision, "dtype of activations; parameters stay float32");
+  keys.key("precision", train.precision, "of activations; auto: bfloat16 where all ranks have it");
   keys.identity("frozen_precision", train.frozen_precision, "dtype of weights and tables that no step changes");
   keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
   keys.key("r_drop", train.r_drop, at_least(0), "weight of R-Drop's divergence of two passes; 0: one pass");
@@ -442,6 +443,9 @@ void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
   keys.key("clip_norm", optimizer.clip_norm, at_least(0), "clip gradients to this global norm; 0 disables clipping");
   keys.free("average", optimizer.average, "of the parameters, kept beside them");
   keys.free("average_decay", optimizer.average_decay, below_one(), "the average's share in its next value");
+  keys.free("average_every", optimizer.average_every, at_least(1), "lawa: keep the values of each N-th step");
+  keys.free("average_count", optimizer.average_count, between(2, max_averaged_values),
+            "lawa: average the newest N of them");
   keys.key("layer_decay", optimizer.layer_decay, {.max = 1, .above_min = true},
            "the rate's factor from a layer to the one below");
   keys.key("base_width", optimizer.base_width, between(0, max_width),

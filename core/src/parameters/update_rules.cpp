@@ -172,6 +172,7 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
                                        [&](std::string const& pattern) { return matches_pattern(pattern, name); });
   }
   rule.averaged = config.average != Average::none;
+  rule.averaged_values = config.average == Average::lawa ? config.average_count : 0;
   if (config.layer_decay != 1) {
     rule.learning_rate_factor *= std::pow(config.layer_decay, layers_above(config.layers, name));
   }
@@ -224,6 +225,9 @@ ParameterState state_of(UpdateRule const& chosen, RuleDefinition const& rule, Sh
   }
   if (chosen.averaged) {
     state.keys.emplace_back(average_key);
+  }
+  for (std::int64_t index = 0; index < chosen.averaged_values; ++index) {
+    state.keys.push_back(averaged_key(index));
   }
   return state;
 }

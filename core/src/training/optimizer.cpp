@@ -32,6 +32,13 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
   add_rules(kernels);
   find_zeros();
   group();
+  if (config.average == Average::lawa) {
+    parts_of_mean_ = UploadedTensor(DType::float64, {config.average_count});
+    for (std::int64_t index = 0; index < config.average_count; ++index) {
+      parts_of_mean_.host().data<double>()[index] = 1 / static_cast<double>(index + 1);
+    }
+    parts_of_mean_.upload();
+  }
 }
 
 void Optimizer::regroup() {
@@ -52,6 +59,7 @@ void Optimizer::group() {
   place_directions();
   scalars_ = UploadedTensor(DType::float64, {std::ssize(rules_), update_scalars::count});
   shares_ = UploadedTensor(DType::float64, {std::ssize(rules_)});
+  updates_ = Tensor::allocate_on_host(DType::int32, {std::ssize(rules_)});
 }
 
 void Optimizer::add_rules(KernelSource const& kernels) {
@@ -117,6 +125,9 @@ void Optimizer::place_state() {
     if (rules_[piece.rule].chosen.averaged) {
       elements[average_key] += piece.range.count();
     }
+    for (std::int64_t index = 0; index < rules_[piece.rule].chosen.averaged_values; ++index) {
+      elements[averaged_key(index)] += piece.range.count();
+    }
   }
   for (auto& [key, place] : elements) {
     if (!state_.contains(key)) {
@@ -137,6 +148,9 @@ void Optimizer::place_state() {
     }
     if (rules_[piece.rule].chosen.averaged) {
       piece.average = next(average_key, piece);
+    }
+    for (std::int64_t index = 0; index < rules_[piece.rule].chosen.averaged_values; ++index) {
+      piece.averaged.push_back(next(averaged_key(index), piece));
     }
   }
 }
@@ -238,6 +252,7 @@ void Optimizer::set_squares(std::vector<Squares> const& whole) const {
 void Optimizer::begin(Step const& step) const {
   auto* next = scalars_.host().data<double>();
   auto* shares = shares_.host().data<double>();
+  auto* updates = updates_.data<std::int32_t>();
   for (Rule const& rule : rules_) {
     Step ruled_step = step;
     ruled_step.learning_rate *= rule.chosen.learning_rate_factor * rule.form.scale;
@@ -246,6 +261,7 @@ void Optimizer::begin(Step const& step) const {
     ruled_step.warmup_steps = config_.warmup_steps;
     next = std::ranges::copy(update_scalars_of(rule.definition, rule.options, ruled_step), next).out;
     *shares++ = share_of_newest(ruled_step.step);
+    *updates++ = static_cast<std::int32_t>(ruled_step.step);
   }
   scalars_.upload();
   shares_.upload();
@@ -316,7 +332,7 @@ void Optimizer::update(Execution& execution, Piece const& piece, IndexRange cons
   Tensor const average =
       piece.average.empty() ? Tensor() : piece.average.rows(updated.begin - piece.range.begin, updated.count());
   if (rule.chosen.averaged) {
-    operations_->mix(execution, average, call.value, shares_.tensor().rows(static_cast<std::int64_t>(piece.rule), 1));
+    follow(execution, piece, updated, call.value);
   } else if (!average.empty()) {
     add(execution, average, offset);  // the rule has made it of the values less the offset
   }
@@ -328,6 +344,41 @@ void Optimizer::update(Execution& execution, Piece const& piece, IndexRange cons
         operations_->fill(execution, average.rows(here.begin - updated.begin, here.count()), 0);
       }
     }
+  }
+}
+
+void Optimizer::follow(Execution& execution, Piece const& piece, IndexRange const& updated, Tensor const& value) const {
+  IndexRange const own{updated.begin - piece.range.begin, updated.end - piece.range.begin};
+  if (!piece.averaged.empty()) {
+    follow_latest(execution, piece, own, value);
+    return;
+  }
+  operations_->mix(execution, piece.average.rows(own.begin, own.count()), value,
+                   shares_.tensor().rows(static_cast<std::int64_t>(piece.rule), 1));
+}
+
+void Optimizer::follow_latest(Execution& execution, Piece const& piece, IndexRange const& own,
+                              Tensor const& value) const {
+  auto const part = [&](Tensor const& of) { return of.rows(own.begin, own.count()); };
+  auto const count = std::ssize(piece.averaged);
+  std::int64_t const updates = updates_.data<std::int32_t>()[piece.rule];
+  std::int64_t const kept = updates / config_.average_every;
+  if (kept == 0) {
+    operations_->copy(execution, value, part(piece.average));
+  }
+  if (kept == 0 || updates % config_.average_every != 0) {
+    return;
+  }
+  // The newest values stand for those that are still missing, so that none is zero when a run resumes with other keys.
+  std::int64_t const first = kept < count ? kept - 1 : (kept - 1) % count;
+  std::int64_t const end = kept < count ? count : first + 1;
+  for (std::int64_t index = first; index < end; ++index) {
+    operations_->copy(execution, value, part(piece.averaged[static_cast<std::size_t>(index)]));
+  }
+  operations_->copy(execution, part(piece.averaged.front()), part(piece.average));
+  for (std::int64_t index = 1; index < count; ++index) {
+    operations_->mix(execution, part(piece.average), part(piece.averaged[static_cast<std::size_t>(index)]),
+                     parts_of_mean_.tensor().rows(index, 1));
   }
 }
 
@@ -385,13 +436,18 @@ void Optimizer::add_sum_of_squares(Execution& execution, IndexRange const& range
 Tensor Optimizer::state_in(std::string const& key, IndexRange const& range) const {
   auto const piece = first_piece(range.begin);
   if (piece != pieces_.end() && range.begin >= piece->range.begin && range.end <= piece->range.end) {
+    auto const part = [&](Tensor const& of) { return of.rows(range.begin - piece->range.begin, range.count()); };
     if (key == average_key && !piece->average.empty()) {
-      return piece->average.rows(range.begin - piece->range.begin, range.count());
+      return part(piece->average);
     }
     std::vector<std::string> const& keys = rules_[piece->rule].definition.state;
     if (auto const found = std::ranges::find(keys, key); found != keys.end()) {
-      Tensor const& state = piece->state.at(static_cast<std::size_t>(found - keys.begin()));
-      return state.rows(range.begin - piece->range.begin, range.count());
+      return part(piece->state.at(static_cast<std::size_t>(found - keys.begin())));
+    }
+    for (std::size_t index = 0; index < piece->averaged.size(); ++index) {
+      if (key == averaged_key(static_cast<std::int64_t>(index))) {
+        return part(piece->averaged[index]);
+      }
     }
   }
   throw Error("{} of [{}, {}) is not kept in one piece here", key, range.begin, range.end);

@@ -386,6 +386,33 @@ TEST_P(OptimizerTest, AveragesFollowTheValues) {
   EXPECT_EQ(values(), newest);
 }
 
+TEST_P(OptimizerTest, TheLatestValuesAreAveraged) {
+  OptimizerConfig config;
+  config.average = Average::lawa;
+  config.average_every = 2;
+  config.average_count = 3;
+  Optimizer const optimizer = bench_.optimizer(config);
+  IndexRange const place{parameter(0).place.begin, parameter(0).place.begin + 15};
+  std::vector<std::vector<double>> every = {{}};  // the values after each update
+  auto const mean = [&](std::vector<std::size_t> const& updates) {
+    std::vector<double> sum(15);
+    for (std::size_t const update : updates) {
+      std::ranges::transform(sum, every[update], sum.begin(), std::plus<>());
+    }
+    std::ranges::transform(sum, sum.begin(), [&](double each) { return each / 3; });
+    return sum;
+  };
+  std::vector<std::vector<std::size_t>> const averaged = {{1, 1, 1}, {2, 2, 2}, {2, 2, 2}, {2, 4, 4}, {2, 4, 4},
+                                                          {2, 4, 6}, {2, 4, 6}, {4, 6, 8}, {4, 6, 8}, {6, 8, 10}};
+  for (std::size_t update = 1; update <= averaged.size(); ++update) {
+    bench_.update(optimizer, rate, static_cast<std::int64_t>(update));
+    every.push_back(heddle::values(parameter(0).value));
+    EXPECT_LE(relative_error(heddle::values(optimizer.state_in("average", place)), mean(averaged[update - 1])),
+              tolerance())
+        << update;
+  }
+}
+
 TEST_P(OptimizerTest, ARulesOwnAverageIsThatOfTheValues) {
   OptimizerConfig config;
   config.name = "schedule_free_adamw";

@@ -74,7 +74,9 @@ TEST_F(UpdateRulesTest, SoDoAveragesOfTheValues) {
   for (std::string const rule : {"adam", "lion"}) {
     expect_one_ranks_bits({.rule = rule, .average = Average::ema});
   }
-  expect_one_ranks_bits({.groups = matrix_groups(), .average = Average::ema});
+  for (Average const average : {Average::ema, Average::lawa}) {
+    expect_one_ranks_bits({.groups = matrix_groups(), .average = average});
+  }
 }
 
 TEST_F(UpdateRulesTest, ValuesAndAveragesAreExchangedAndBroughtBack) {

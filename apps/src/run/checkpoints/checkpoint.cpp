@@ -77,7 +77,7 @@ bool has_key(Checkpoint const& checkpoint, std::string const& name, std::string 
 /// it is of no use. An average may be missing: it begins with the values.
 bool has_state(Checkpoint const& checkpoint, std::string const& name, std::vector<std::string> const& state) {
   return checkpoint.contains(name) && std::ranges::all_of(state, [&](std::string const& key) {
-           return key == average_key || has_key(checkpoint, name, key);
+           return is_of_average(key) || has_key(checkpoint, name, key);
          });
 }
 
@@ -86,7 +86,7 @@ std::optional<std::string> stored_key(Checkpoint const& checkpoint, Parameter co
                                       std::string const& key) {
   std::string const& name = parameter.spec.name;
   bool const stored = has_state(checkpoint, name, parameter.state);
-  if (key == average_key && checkpoint.contains(name)) {
+  if (is_of_average(key) && checkpoint.contains(name)) {
     return stored && has_key(checkpoint, name, key) ? key : value_key;
   }
   return stored ? std::optional(key) : std::nullopt;
@@ -179,17 +179,20 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
     bool const begins = !has_state(checkpoint, tensor.name, state);
     for (std::string const& key : tensor.keys) {
       ++wanted[key];
-      if (!has_key(checkpoint, tensor.name, key) || (begins && key == average_key)) {
+      if (!has_key(checkpoint, tensor.name, key) || (begins && is_of_average(key))) {
         lacking[key].push_back(tensor.name);
       }
     }
   }
   std::vector<std::string> messages;
   for (auto const& [key, names] : lacking) {
+    if (key != average_key && is_of_average(key) && lacking.contains(average_key)) {
+      continue;  // the line about the average says it
+    }
     bool const all = names.size() == wanted[key] && names.size() > 1;
     messages.push_back(fmt::format(
         "note: {} {}: {}", key,
-        key == average_key ? "starts at the values" : "is not in the checkpoint and starts at zero",
+        is_of_average(key) ? "starts at the values" : "is not in the checkpoint and starts at zero",
         all ? fmt::format("all {} parameters that keep it", readable_count(names.size())) : shortened(names)));
   }
   return messages;

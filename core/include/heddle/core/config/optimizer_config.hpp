@@ -22,9 +22,9 @@ struct ParameterGroup {
 };
 
 /// The average of the values that is kept beside them.
-enum class Average : std::uint8_t { none, ema };
+enum class Average : std::uint8_t { none, ema, lawa };
 template <>
-inline constexpr std::array<std::string_view, 2> value_names<Average>{"none", "ema"};
+inline constexpr std::array<std::string_view, 3> value_names<Average>{"none", "ema", "lawa"};
 
 struct OptimizerConfig {
   std::string name = "adam";              ///< a registered update rule
@@ -39,7 +39,9 @@ struct OptimizerConfig {
   double weight_decay = 0.0;
   double clip_norm = 0.0;  ///< 0: no clipping
   Average average = Average::none;
-  double average_decay = 0.999;             ///< of the exponential moving average
+  double average_decay = 0.999;             ///< of "ema"
+  std::int64_t average_every = 100;         ///< of "lawa": updates from one of the averaged values to the next
+  std::int64_t average_count = 5;           ///< of "lawa": the averaged values
   double layer_decay = 1.0;                 ///< factor of the learning rate from each layer to the one below it
   Settings options = {};                    ///< the rule's own, see RuleDefinition, and the schedule's
   std::vector<ParameterGroup> groups = {};  ///< by name; no parameter is in two

@@ -16,10 +16,11 @@ struct UpdateRule {
   Settings options = {};            ///< the rule's own, see RuleDefinition
   double learning_rate_factor = 1;  ///< of the schedule's learning rate
   double weight_decay = 0;
-  bool frozen = false;            ///< never updated, not part of the gradient's norm, without a gradient
-  std::int64_t frozen_until = 0;  ///< frozen in this many of the run's first updates
-  bool zero_last_row = false;     ///< each update sets the last index of axis 0 to zero
-  bool averaged = false;          ///< an average of its values is kept: optimizer.average
+  bool frozen = false;               ///< never updated, not part of the gradient's norm, without a gradient
+  std::int64_t frozen_until = 0;     ///< frozen in this many of the run's first updates
+  bool zero_last_row = false;        ///< each update sets the last index of axis 0 to zero
+  bool averaged = false;             ///< an average of its values is kept: optimizer.average
+  std::int64_t averaged_values = 0;  ///< earlier values that are kept for that, each under an averaged_key
 
   bool operator==(UpdateRule const&) const = default;
 };

@@ -15,6 +15,14 @@ namespace heddle {
 inline constexpr char const* value_key = "value";
 /// The key of the average of a parameter's values, where one is kept: optimizer.average.
 inline constexpr char const* average_key = "average";
+/// The key of earlier values number `index`, from 0, of which that average is made: optimizer.average = "lawa".
+inline std::string averaged_key(std::int64_t index) {
+  return std::string(average_key) + "." + std::to_string(index + 1);
+}
+/// Whether what is kept under the key are values, the average or one of those of which it is made.
+inline bool is_of_average(std::string const& key) {
+  return key == average_key || key.starts_with(std::string(average_key) + ".");
+}
 
 /// A parameter in canonical form: whole, row major. Besides its value it may have arrays that an update rule keeps,
 /// each under a key of its own, such as "adam.first_moment".

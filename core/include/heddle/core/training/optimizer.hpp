@@ -95,10 +95,11 @@ class Optimizer {
   struct Piece {
     IndexRange range;
     std::size_t rule = 0;
-    RuleState state{};   ///< flat
-    Tensor average{};    ///< of the values, flat; empty: none is kept
-    Tensor direction{};  ///< of a rule of whole parameters, flat
-    Tensor squares{};    ///< float64 [2, 1], of a rule that needs the sizes: of the value and of the direction
+    RuleState state{};               ///< flat
+    Tensor average{};                ///< of the values, flat; empty: none is kept
+    std::vector<Tensor> averaged{};  ///< the values of which it is made, with "lawa"
+    Tensor direction{};              ///< of a rule of whole parameters, flat
+    Tensor squares{};  ///< float64 [2, 1], of a rule that needs the sizes: of the value and of the direction
   };
 
   void add_rules(KernelSource const& kernels);
@@ -123,6 +124,10 @@ class Optimizer {
   UpdateCall call_for(Piece const& piece, IndexRange const& updated) const;
   /// Updates these elements of a piece.
   void update(Execution& execution, Piece const& piece, IndexRange const& updated) const;
+  /// Lets the average follow these new values of a piece.
+  void follow(Execution& execution, Piece const& piece, IndexRange const& updated, Tensor const& value) const;
+  /// Its mean of the newest values: see `average_count` in docs/reference/optimizers.md.
+  void follow_latest(Execution& execution, Piece const& piece, IndexRange const& own, Tensor const& value) const;
   /// The part of the newest values in the averages that update number `step` makes (1 for the first).
   double share_of_newest(std::int64_t step) const;
   /// Adds a number to each of these [n].
@@ -141,10 +146,12 @@ class Optimizer {
   Tensor scratch_;                ///< for these and to exchange averages; empty where there are neither
   std::map<std::string, Tensor> state_;
   std::map<Parameter const*, std::shared_ptr<MatrixFunction>> functions_;
-  Tensor directions_;       ///< of all pieces with one, adjacent
-  Tensor squares_;          ///< of all pieces with them, float64 [pieces, 2]
-  UploadedTensor scalars_;  ///< UpdateCall::scalars of each of rules_
-  UploadedTensor shares_;   ///< float64 [rules_]: of the newest values in their averages
+  Tensor directions_;             ///< of all pieces with one, adjacent
+  Tensor squares_;                ///< of all pieces with them, float64 [pieces, 2]
+  UploadedTensor scalars_;        ///< UpdateCall::scalars of each of rules_
+  UploadedTensor shares_;         ///< float64 [rules_]: of the newest values in their averages
+  Tensor updates_;                ///< int32 [rules_], on the host: the number of this update
+  UploadedTensor parts_of_mean_;  ///< float64 [average_count]: 1 / (i + 1), of values number i in a mean of i + 1
 };
 
 }  // namespace heddle
