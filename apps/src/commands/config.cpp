@@ -11,6 +11,7 @@
 #include "command_line/options.hpp"
 #include "commands/commands.hpp"
 #include "run/configuration/config_check.hpp"
+#include "run/configuration/precision.hpp"
 #include "run/configuration/registration.hpp"
 #include "run/directory/warning.hpp"
 
@@ -50,10 +51,11 @@ about them.)";
 
 /// Reads the configuration and checks it with the layers and kernels that training would have.
 Config checked_config(ConfigOptions const& options) {
-  Config const config = read_config(options);
+  Config config = read_config(options);
   Runtime runtime;
   Registries registries;
   register_everything({.plugins = read_plugins(config.plugins)}, registries, runtime.execution());
+  resolve_precision(config, usable_cpu_level());
   check_config(config, registries);
   print_warnings(config);
   return config;

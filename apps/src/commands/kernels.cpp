@@ -17,6 +17,7 @@
 #include "kernels/benchmark.hpp"
 #include "kernels/check.hpp"
 #include "run/configuration/kernel_cache.hpp"
+#include "run/configuration/precision.hpp"
 #include "run/configuration/registration.hpp"
 
 namespace heddle {
@@ -213,8 +214,9 @@ ExitCode run_kernels(Arguments const& arguments) {
   if (options.all && !options.benchmark) {
     throw UsageError("--all is for --benchmark, which is not given");
   }
-  Config const config = read_config(options);
+  Config config = read_config(options);
   Runtime runtime;
+  resolve_precision(config, usable_cpu_level());
   Registries registries;
   // A check prints all errors, not the first.
   bool const trusted = options.trust_plugins || options.check.has_value();

@@ -19,6 +19,7 @@
 #include "run/checkpoints/teachers.hpp"
 #include "run/configuration/config_check.hpp"
 #include "run/configuration/kernel_cache.hpp"
+#include "run/configuration/precision.hpp"
 #include "run/configuration/registration.hpp"
 #include "run/directory/warning.hpp"
 #include "training/trainer.hpp"
@@ -138,6 +139,7 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
   resolve_validate_bleu(config, registries);
   ParallelState const parallel = make_parallel(config, registries, world);
   auto const directory = choose_run_directory(config, options.fresh, world);
+  resolve_precision(config, level, directory, world);
   find_teachers(config, registries, directory, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, machine_name(level), world);
   registries.kernels.set_timings(kernels.timings);
@@ -175,10 +177,11 @@ ExitCode train_dry(TrainOptions const& options) {
   Registries registries;
   register_everything({.plugins = read_plugins(config.plugins), .trust_plugins = options.trust_plugins}, registries,
                       runtime.execution());
+  auto const directory = run_directory_for(config.run.directory, options.fresh);
+  resolve_precision(config, usable_cpu_level(), directory);
   check_config(config, registries, options.ranks.value_or(1));
   resolve_rules(config.optimizer, registries.kernels, registries.schedules);
   resolve_validate_bleu(config, registries);
-  auto const directory = run_directory_for(config.run.directory, options.fresh);
   find_teachers(config, registries, directory);
   print_warnings(config);
   return dry_run({.options = options,

@@ -431,7 +431,7 @@ void complete_adapter(Config& config) {
 void find_frozen(Config& config) {
   FrozenParameters& all = config.model.frozen;
   bool const adapters = !config.optimizer.trained.empty();
-  all = {.trained = config.optimizer.trained, .rounded = config.train.frozen_precision == Precision::bfloat16};
+  all = {.trained = config.optimizer.trained, .rounded = config.train.frozen_precision == FrozenPrecision::bfloat16};
   for (ParameterGroup const& group : config.optimizer.groups) {
     bool const decided_by_adapters = adapters && describes_values(group.rule);
     if (!decided_by_adapters && (group.rule.frozen || adapters)) {

@@ -144,7 +144,8 @@ TEST(Config, WholeNumbersMayBeWrittenWithAnExponent) {
 
 TEST(Config, ANameThatIsProbablyMeantIsSaid) {
   EXPECT_EQ(refusal("[train]\nprecision = \"bf16\""),
-            "run.toml:2:1: train.precision is the string \"bf16\"; expected \"float32\" or \"bfloat16\"; did you mean "
+            "run.toml:2:1: train.precision is the string \"bf16\"; expected \"float32\" or \"bfloat16\" or \"auto\"; "
+            "did you mean "
             "\"bfloat16\"?");
   expect_contains(refusal("[train]\nprecision = \"fp32\""), "did you mean \"float32\"?");
   expect_contains(refusal("", {"model.norm=Pre"}), "did you mean \"pre\"?");

@@ -19,9 +19,13 @@ namespace heddle {
 // core/src/config/schema.cpp lists the keys with their accepted values and meanings: reading, printing, documenting and
 // comparing follow from it.
 
-enum class Precision : std::uint8_t { float32, bfloat16 };
+enum class Precision : std::uint8_t { float32, bfloat16, automatic };
 template <>
-inline constexpr std::array<std::string_view, 2> value_names<Precision>{"float32", "bfloat16"};
+inline constexpr std::array<std::string_view, 3> value_names<Precision>{"float32", "bfloat16", "auto"};
+
+enum class FrozenPrecision : std::uint8_t { float32, bfloat16 };
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<FrozenPrecision>{"float32", "bfloat16"};
 
 enum class PipelineSchedule : std::uint8_t { one_forward_one_backward, interleaved };
 template <>
@@ -116,7 +120,7 @@ struct TrainConfig {
   std::int64_t batch_tokens = 4096;
   std::int64_t micro_batch_tokens = 4096;
   Precision precision = Precision::float32;
-  Precision frozen_precision = Precision::float32;  ///< of the weights and tables that no step changes
+  FrozenPrecision frozen_precision = FrozenPrecision::float32;  ///< of the weights and tables that no step changes
   double label_smoothing = 0.1;
   double r_drop = 0.0;  ///< weight of the divergence of two passes with other dropout; 0: there is one pass
   /// Runs or checkpoints from whose distributions the model learns: a loss is (1 - teacher_weight) times the smoothed
