@@ -124,13 +124,13 @@ ends 0 "$HEDDLE" config run.toml --changed --set train.steps=7
 ends 0 "$HEDDLE" config run.toml --changed --set train.steps=1e6
 grep -qx 'train.steps = 1000000' log || fail "train.steps = 1e6"
 ends 0 "$HEDDLE" doctor .
-grep -q '^ok *files' log && grep -q ' mpi ' log && grep -q '^0 of 9 checks failed' log || fail "doctor"
+grep -q '^ok *files' log && grep -q ' mpi ' log && grep -q '^0 of 10 checks failed' log || fail "doctor"
 if [ "$(id -u)" = 0 ] && grep -q '  mpi .*Open MPI.*mpirun' log; then
   ends 0 env -u OMPI_ALLOW_RUN_AS_ROOT "$HEDDLE" doctor .
   grep -q '^WARNING mpi .*root' log || fail "doctor does not see that mpirun refuses root"
 fi
 ends 1 "$HEDDLE" doctor nowhere
-grep -q '^FAILED  files' log && grep -q '^1 of 9 checks failed' log || fail "doctor of a directory that is not there"
+grep -q '^FAILED  files' log && grep -q '^1 of 10 checks failed' log || fail "doctor of a directory that is not there"
 mistake 64 'start it on every rank' doctor --cluster
 TMPDIR=/nonexistent mistake 1 'TMPDIR=/nonexistent: No such file or directory; set it to a directory' selftest
 mistake 65 'does\\x1b\[31m-not-exist' checkpoint list "does$(printf '\033[31m')-not-exist"

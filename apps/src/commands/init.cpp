@@ -2,15 +2,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/predicate.hpp>
 #include <boost/algorithm/string/replace.hpp>
 #include <boost/algorithm/string/split.hpp>
 #include <boost/lexical_cast.hpp>
 #include <cmath>
 #include <filesystem>
-#include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/config/config.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
@@ -27,6 +28,7 @@ namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
+namespace po = boost::program_options;
 
 constexpr char const* sizes = "tiny|base|big";
 constexpr char const* precisions = "auto|float32|bfloat16";
@@ -42,6 +44,16 @@ struct RunAnswers {
   std::string precision = "auto";
   std::string where = "here";
   std::string exported = "any";  ///< what the model is to be exported to
+};
+
+/// The site's part of a job script; empty: the site's default.
+struct SiteAnswers {
+  std::string account;
+  std::string partition;
+  std::string time = "12:00:00";
+  std::int64_t notice = 120;  ///< seconds before the limit at which ranks write a checkpoint
+  std::vector<std::string> modules;
+  std::string mpi = slurm_mpi_type();
 };
 
 /// A model and the training that suits it; `steps` is for text of the size that such a model needs.
@@ -116,14 +128,6 @@ void ask_for_the_rest(RunAnswers& answers, boost::program_options::variables_map
   ask_for("ranks-per-node", answers.ranks_per_node, "With how many ranks on each, one a core?", at_least_one);
 }
 
-/// bfloat16 where this processor has instructions for it.
-std::string precision_of(RunAnswers const& answers) {
-  if (answers.precision != "auto") {
-    return answers.precision;
-  }
-  return detected_cpu_level() >= CpuLevel::v4_bf16 ? "bfloat16" : "float32";
-}
-
 /// The keys of a model, which is pre-norm unless another system's models are not: MarianMTModel, and Marian's.
 std::string model_keys(ModelSize const& size, std::string const& system) {
   std::string keys = size.model;
@@ -180,7 +184,7 @@ valid = {}
 every_steps = 500
 )",
       size.name, to_toml(OptionValue("runs/" + run_name(answers))), dataset("train.h5"), dataset("valid.h5"),
-      model_keys(size, answers.exported), size.train, precision_of(answers), optimizer_keys(size, post_norm));
+      model_keys(size, answers.exported), size.train, answers.precision, optimizer_keys(size, post_norm));
 }
 
 struct JobScript {
@@ -189,31 +193,64 @@ struct JobScript {
   std::string submit;  ///< the command that submits it
 };
 
+/// Replaces a part of a template, which must have it.
+void set_line(std::string& text, std::string const& in_template, std::string const& with) {
+  if (!boost::contains(text, in_template)) {
+    throw Error("the job script has no \"{}\"", in_template);
+  }
+  boost::replace_first(text, in_template, with);
+}
+
+/// Adds the directives of account and partition after the job's name, and the modules before the first setting.
+void add_site(std::string& text, SiteAnswers const& site, std::string const& name_line, std::string_view account,
+              std::string_view partition) {
+  std::string const directive = name_line.substr(0, name_line.find(' '));
+  std::string lines = name_line;
+  lines += site.account.empty() ? "" : fmt::format("{} {}{}\n", directive, account, site.account);
+  lines += site.partition.empty() ? "" : fmt::format("{} {}{}\n", directive, partition, site.partition);
+  set_line(text, name_line, lines);
+  if (!site.modules.empty()) {
+    set_line(text, "\nconfig=run.toml\n",
+             fmt::format("\nmodule load {}\n\nconfig=run.toml\n", fmt::join(site.modules, " ")));
+  }
+}
+
 /// The job script for this place, with its number of nodes and ranks in the template; none for a run without one.
-std::optional<JobScript> job_script(RunAnswers const& answers, fs::path const& out) {
+std::optional<JobScript> job_script(RunAnswers const& answers, SiteAnswers const& site, fs::path const& out) {
   auto const path_of = [&](char const* name) { return (out / name).lexically_normal(); };
   std::string const config = path_of("run.toml").string();
   std::int64_t const ranks = answers.ranks_per_node;
   if (answers.where == "slurm") {
     JobScript job{path_of("train.sbatch"), std::string(slurm_job_script()), ""};
-    boost::replace_first(job.text, "--nodes=4", fmt::format("--nodes={}", answers.nodes));
-    boost::replace_first(job.text, "--ntasks-per-node=8", fmt::format("--ntasks-per-node={}", ranks));
+    set_line(job.text, "--nodes=4", fmt::format("--nodes={}", answers.nodes));
+    set_line(job.text, "--ntasks-per-node=8", fmt::format("--ntasks-per-node={}", ranks));
+    set_line(job.text, "--time=12:00:00", "--time=" + site.time);
+    set_line(job.text, "--signal=B:USR1@120", fmt::format("--signal=B:USR1@{}", site.notice));
+    set_line(job.text, "--mpi=pmix", "--mpi=" + site.mpi);
+    add_site(job.text, site, "#SBATCH --job-name=heddle\n", "--account=", "--partition=");
     job.submit = fmt::format("sbatch {} {}", quoted_for_shell(job.path.string()), quoted_for_shell(config));
     return job;
   }
   if (answers.where == "pbs") {
     JobScript job{path_of("train.pbs"), std::string(pbs_job_script()), ""};
-    boost::replace_first(job.text, "select=4:ncpus=8:mpiprocs=8",
-                         fmt::format("select={}:ncpus={}:mpiprocs={}", answers.nodes, ranks, ranks));
-    boost::replace_first(job.text, "script=train.pbs", fmt::format("script='{}'", job.path.string()));
+    set_line(job.text, "select=4:ncpus=8:mpiprocs=8",
+             fmt::format("select={}:ncpus={}:mpiprocs={}", answers.nodes, ranks, ranks));
+    set_line(job.text, "script=train.pbs", fmt::format("script='{}'", job.path.string()));
+    set_line(job.text, "walltime=12:00:00", "walltime=" + site.time);
+    set_line(job.text, "notice=120", fmt::format("notice={}", site.notice));
+    add_site(job.text, site, "#PBS -N heddle\n", "-A ", "-q ");
     job.submit =
         fmt::format("qsub -v HEDDLE_ARGUMENTS={} {}", quoted_for_shell(config), quoted_for_shell(job.path.string()));
     return job;
   }
   if (answers.where == "lsf") {
     JobScript job{path_of("train.lsf"), std::string(lsf_job_script()), ""};
-    boost::replace_first(job.text, "-n 32", fmt::format("-n {}", answers.nodes * ranks));
-    boost::replace_first(job.text, "ptile=8", fmt::format("ptile={}", ranks));
+    constexpr std::int64_t minute = 60;
+    set_line(job.text, "-n 32", fmt::format("-n {}", answers.nodes * ranks));
+    set_line(job.text, "ptile=8", fmt::format("ptile={}", ranks));
+    set_line(job.text, "-W 12:00", "-W " + site.time.substr(0, site.time.rfind(':')));
+    set_line(job.text, "-wt 3", fmt::format("-wt {}", site.notice / minute + 1));
+    add_site(job.text, site, "#BSUB -J heddle\n", "-P ", "-q ");
     job.submit =
         fmt::format("HEDDLE_ARGUMENTS={} bsub < {}", quoted_for_shell(config), quoted_for_shell(job.path.string()));
     return job;
@@ -224,6 +261,42 @@ std::optional<JobScript> job_script(RunAnswers const& answers, fs::path const& o
 void require_absent(fs::path const& path) {
   if (fs::exists(path)) {
     throw UsageError("{} exists: move it away, or choose another --out", path.string());
+  }
+}
+
+/// A word of a directive or a command in a job script: it must not begin another one.
+void require_word(std::string const& option, std::string const& word) {
+  auto const possible = [](char letter) {
+    return std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
+           std::string_view("_-+./:@%=,").find(letter) != std::string_view::npos;
+  };
+  if (!std::ranges::all_of(word, possible) || word.starts_with('-')) {
+    throw UsageError("--{} \"{}\": it is written into a job script, where it must be one word", option, word);
+  }
+}
+
+void require_possible(SiteAnswers const& site) {
+  require_word("account", site.account);
+  require_word("partition", site.partition);
+  require_word("mpi", site.mpi);
+  for (std::string const& module : site.modules) {
+    require_word("module", module);
+  }
+  int hours = 0;
+  int minutes = 0;
+  int seconds = 0;
+  int end = 0;
+  if (std::sscanf(site.time.c_str(), "%4d:%2d:%2d%n", &hours, &minutes, &seconds, &end) != 3 ||
+      static_cast<std::size_t>(end) != site.time.size()) {
+    throw UsageError("--time \"{}\": a time is written HOURS:MINUTES:SECONDS, such as 12:00:00", site.time);
+  }
+  constexpr int minute = 60;
+  std::int64_t const limit = (hours * minute + minutes) * minute + seconds;
+  if (site.notice < 1 || site.notice >= limit) {
+    throw UsageError(
+        "--notice {}: the ranks write a checkpoint that many seconds before --time {}, so it must be at "
+        "least 1 and less than that",
+        site.notice, site.time);
   }
 }
 
@@ -292,6 +365,7 @@ std::string next_commands(RunAnswers const& answers, fs::path const& out, std::o
 
 ExitCode run_init(Arguments const& arguments) {
   RunAnswers answers;
+  SiteAnswers site;
   std::string out = ".";
   CommandSyntax syntax;
   syntax.name = "init";
@@ -305,8 +379,15 @@ terminal it asks for what no option gives.)";
       ("nodes", with_default(answers.nodes, "N"), "machines")                                          //
       ("ranks-per-node", with_default(answers.ranks_per_node, "N"), "ranks on each, a core for each")  //
       ("precision", with_default(answers.precision, precisions),
-       "auto: bfloat16 where this processor has instructions for it")  //
-      ("where", with_default(answers.where, places), "where it runs")  //
+       "auto: bfloat16 where the processors that train have instructions for it")                         //
+      ("where", with_default(answers.where, places), "where it runs")                                     //
+      ("account", po::value(&site.account)->value_name("NAME"), "of a job: who pays for it")              //
+      ("partition", po::value(&site.partition)->value_name("NAME"), "of a job: the partition, or queue")  //
+      ("time", with_default(site.time, "H:M:S"), "of a job: its limit, after which it is queued again")   //
+      ("notice", with_default(site.notice, "SECONDS"),
+       "of a job: before the limit, enough for a step and a checkpoint")                                      //
+      ("module", po::value(&site.modules)->value_name("NAME"), "a module that the job loads; several times")  //
+      ("mpi", with_default(site.mpi, "TYPE"), "of Slurm: srun --mpi=TYPE; srun --mpi=list names them")        //
       ("export", with_default(answers.exported, systems),
        "transformers: a model that is a MarianMTModel of Hugging Face's transformers; marian: one that Marian computes "
        "just as Heddle does")  //
@@ -318,9 +399,10 @@ terminal it asks for what no option gives.)";
     ask_for_the_rest(answers, values);
   }
   require_possible(answers, out);
+  require_possible(site);
   std::string const config = configuration(answers);
   std::string const remark = few_data(answers.size, parse_config(config, "run.toml"));
-  auto const job = job_script(answers, out);
+  auto const job = job_script(answers, site, out);
   if (job) {
     require_absent(job->path);
   }

@@ -17,12 +17,14 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/io/files/file_lock.hpp>
+#include <heddle/io/text/text.hpp>
 #include <heddle/kernels/register.hpp>
 #include <optional>
 #include <sstream>
 #include <system_error>
 
 #include "host_facts.hpp"
+#include "run/processes/program_answer.hpp"
 
 namespace heddle {
 
@@ -69,9 +71,19 @@ std::optional<fs::path> program(std::string const& name) {
   return std::nullopt;
 }
 
+/// Programs of other systems that answer at once, where they work at all.
+constexpr std::chrono::seconds patience{10};
+
 Finding launcher() {
   std::string const library = mpi_library();
   if (auto const path = program("mpirun")) {
+    // Ranks of one MPI that another one's mpirun starts do not find each other: each would be rank 0 of 1.
+    bool const of_open_mpi = ask_program("mpirun --version", patience).output.find("Open MPI") != std::string::npos;
+    if (of_open_mpi != library.starts_with("Open MPI")) {
+      return failed(fmt::format("{}, but {} starts ranks of {}", library, path->string(),
+                                of_open_mpi ? "Open MPI" : "another MPI"),
+                    "load the module of the MPI that Heddle was built with, or start ranks by its mpiexec or by srun");
+    }
     if (library.starts_with("Open MPI") && ::geteuid() == 0 && !variable("OMPI_ALLOW_RUN_AS_ROOT")) {
       return warning(fmt::format("{}; its mpirun refuses to run as root", library),
                      "run as another user, or in a container export OMPI_ALLOW_RUN_AS_ROOT=1 "
@@ -214,7 +226,33 @@ Finding batch_system() {
   if (auto const job = variable("SLURM_JOB_ID")) {
     return good(fmt::format("inside job {} on {} nodes", *job, variable("SLURM_JOB_NUM_NODES").value_or("?")));
   }
-  return program("sbatch") ? good("sbatch is there: docs/guide/slurm.md has a job") : good("none on this machine");
+  if (!program("sbatch")) {
+    return good("none on this machine");
+  }
+  if (ask_program("sinfo --noheader --format=%P", patience).end != ProgramAnswer::End::done) {
+    return warning("sbatch is there, but sinfo does not answer",
+                   "ask where jobs are submitted: this host does not reach Slurm's controller");
+  }
+  return good("sbatch is there, and sinfo answers: docs/guide/slurm.md has a job");
+}
+
+/// Whether srun can start ranks of this MPI.
+Finding srun_types() {
+  if (!program("srun")) {
+    return good("no srun on this machine");
+  }
+  // Slurm 22.05 writes the list to its standard error.
+  auto const [end, list] = ask_program("srun --mpi=list 2>&1", patience);
+  if (end != ProgramAnswer::End::done) {
+    return unknown("srun --mpi=list does not answer");
+  }
+  std::string const wanted = slurm_mpi_type();
+  auto const words = split_words(list);
+  if (std::ranges::count(words, wanted) > 0) {
+    return good(fmt::format("srun --mpi={} starts ranks of this MPI, if it was built with it", wanted));
+  }
+  return warning(fmt::format("srun --mpi=list has no {}, by which ranks of {} find each other", wanted, mpi_library()),
+                 "start the ranks by mpirun or mpiexec inside the job: docs/guide/slurm.md");
 }
 
 }  // namespace
@@ -232,7 +270,8 @@ std::vector<Finding> examine(ExaminedPaths const& places) {
           about("memory", memory(places.root)),
           about("shared memory", shared_memory(places.memory)),
           about("files", files(places.directory)),
-          about("slurm", batch_system())};
+          about("slurm", batch_system()),
+          about("srun", srun_types())};
 }
 
 std::string describe(std::vector<Finding> const& findings) {

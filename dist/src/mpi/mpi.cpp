@@ -2,6 +2,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -79,8 +80,13 @@ std::string launcher_command(int ranks) {
   if (!launched_by_mpi()) {
     return "";
   }
-  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ? fmt::format("mpirun -np {}", ranks)
-                                                        : fmt::format("srun -n {}", ranks);
+  auto const has = [](char const* name) { return std::getenv(name) != nullptr; };
+  if (has("OMPI_COMM_WORLD_SIZE")) {
+    return fmt::format("mpirun -np {}", ranks);
+  }
+  // Hydra, of MPICH and Intel MPI, has daemons that srun may have started: their ranks have Slurm's variables, too.
+  bool const hydra = has("MPI_LOCALRANKID") || has("PALS_RANKID") || !has("SLURM_PROCID");
+  return fmt::format("{} -n {}", hydra ? "mpiexec" : "srun", ranks);
 }
 
 std::string mpi_library() {
@@ -88,7 +94,18 @@ std::string mpi_library() {
   int length = 0;
   check_mpi(MPI_Get_library_version(text.data(), &length), "naming the library");
   std::string_view const whole(text.data(), static_cast<std::size_t>(length));
-  return std::string(whole.substr(0, whole.find_first_of(",\n")));
+  std::string name(whole.substr(0, whole.find_first_of(",\n")));
+  std::ranges::replace(name, '\t', ' ');  // "MPICH Version:", a tab, "4.0.2"
+  return name;
+}
+
+std::string slurm_mpi_type() {
+  std::string const library = mpi_library();
+  auto const is = [&](char const* name) { return library.find(name) != std::string::npos; };
+  if (is("CRAY MPICH")) {
+    return "cray_shasta";
+  }
+  return is("MPICH") || is("Intel") || is("MVAPICH") ? "pmi2" : "pmix";
 }
 
 struct MpiSession::State {

@@ -59,6 +59,11 @@ TEST(LaunchTest, NamesTheCommandThatStartsAsManyRanksAgain) {
   EXPECT_EQ(command_with({}), "");
   EXPECT_EQ(command_with({{"OMPI_COMM_WORLD_SIZE", "4"}, {"SLURM_PROCID", "3"}}), "mpirun -np 4");
   EXPECT_EQ(command_with({{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}}), "srun -n 4");
+  EXPECT_EQ(command_with({{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "3"}, {"SLURM_PROCID", "0"}}),
+            "mpiexec -n 4")
+      << "Hydra in a Slurm job";
+  EXPECT_EQ(command_with({{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}}), "mpiexec -n 4");
+  EXPECT_EQ(command_with({{"PMI_RANK", "3"}, {"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}}), "srun -n 4");
 }
 
 TEST(LaunchTest, IsSeenUnderMpirun) {

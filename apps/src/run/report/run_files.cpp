@@ -1,16 +1,14 @@
 #include "run_files.hpp"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <map>
 
 #include "run/directory/json_text.hpp"
+#include "run/processes/program_answer.hpp"
 #include "run/report/run_text.hpp"
 
 namespace heddle {
@@ -90,29 +88,19 @@ struct Answer {
 
 /// Asks Slurm's accounting. `step` has no character that is special to the shell.
 Answer ask_slurm(std::string const& step, std::chrono::milliseconds timeout) {
-  constexpr int not_found = 127;
-  double const seconds = std::chrono::duration<double>(timeout).count();
-  std::string const command = fmt::format(
-      "timeout --kill-after=1 {} sacct -j {} --format=ConsumedEnergyRaw --noheader --parsable2 "
-      "< /dev/null 2> /dev/null",
-      seconds, step);
-  std::array<char, 256> output{};
-  std::FILE* const pipe = ::popen(command.c_str(), "re");
-  bool const any = pipe != nullptr && std::fgets(output.data(), static_cast<int>(output.size()), pipe) != nullptr;
-  int const status = pipe != nullptr ? ::pclose(pipe) : -1;
-  int const code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-  if (code == not_found) {
-    return {.reason = "sacct is not in PATH"};
+  auto const [end, output] =
+      ask_program(fmt::format("sacct -j {} --format=ConsumedEnergyRaw --noheader --parsable2", step), timeout);
+  switch (end) {
+    case ProgramAnswer::End::not_found:
+      return {.reason = "sacct is not in PATH"};
+    case ProgramAnswer::End::late:
+      return {.reason = fmt::format("sacct did not answer in {:g} s", std::chrono::duration<double>(timeout).count())};
+    case ProgramAnswer::End::failed:
+      return {.reason = "sacct failed"};
+    case ProgramAnswer::End::done:
+      break;
   }
-  if (code == 124 || code == 137) {  // of `timeout`, which kills processes that a script has started, too
-    return {.reason = fmt::format("sacct did not answer in {:g} s", seconds)};
-  }
-  if (code != 0) {
-    return {.reason = "sacct failed"};
-  }
-  std::string_view line(output.data());
-  line = any ? line.substr(0, line.find('\n')) : "";
-  std::int64_t const joules = parse_number<std::int64_t>(line).value_or(0);
+  std::int64_t const joules = parse_number<std::int64_t>(output.substr(0, output.find('\n'))).value_or(0);
   if (joules <= 0) {
     return {.reason = fmt::format("sacct knows no energy of step {}", step)};
   }

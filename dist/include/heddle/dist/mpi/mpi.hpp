@@ -24,11 +24,13 @@ struct LaunchedRank {
 LaunchedRank launched_rank();
 
 /// The start of a command line that starts `ranks` ranks in the way in which this process was started: "mpirun -np 4",
-/// "srun -n 4", or "" for a process that was started by hand.
+/// "mpiexec -n 4", "srun -n 4", or "" for a process that was started by hand.
 std::string launcher_command(int ranks);
 
 /// The MPI library's name and version, for example "Open MPI v4.1.4"; needs no MpiSession.
 std::string mpi_library();
+/// The type of Slurm's `srun --mpi` by which ranks of this MPI library find each other.
+std::string slurm_mpi_type();
 
 /// Elements of at most 4 bytes in a message that Open MPI sends over TCP without asking the receiver first (below
 /// 64 KiB): while ranks compute, each question would wait for their next MPI call, queued after other messages' bytes.
