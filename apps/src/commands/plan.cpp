@@ -19,6 +19,7 @@
 #include "run/checkpoints/teachers.hpp"
 #include "run/configuration/config_check.hpp"
 #include "run/configuration/kernel_cache.hpp"
+#include "run/configuration/precision.hpp"
 #include "run/configuration/registration.hpp"
 #include "run/directory/warning.hpp"
 #include "run/report/run_text.hpp"
@@ -30,6 +31,7 @@ struct PlanOptions : ConfigOptions {
   bool trust_plugins = false;
   PlanSettings settings;
   double memory = 0;  ///< GiB of a node; 0: this machine's
+  double budget = 0;  ///< node-hours; 0: none
   std::optional<double> measure_seconds;
   int best = 5;
   bool details = false;
@@ -62,7 +64,8 @@ says how a plan is made and what it leaves out.)";
        "memory of a node for all of its ranks (default: what is available here)")  //
       ("network", po::value(&settings.network)->value_name("ALPHA,BETA"),
        "seconds of an empty message and of each byte, or \"measured\" (default: measured, or assumed if it was not)")  //
-      ("best", with_default(options.best, "COUNT"), "layouts to list")  //
+      ("budget", po::value(&options.budget)->value_name("NODE-HOURS"), "say how many steps they pay for")  //
+      ("best", with_default(options.best, "COUNT"), "layouts to list")                                     //
       ("details", po::bool_switch(&options.details),
        "memory and communication of each of them, not of the first "
        "only")                                                                            //
@@ -93,6 +96,7 @@ void check(PlanOptions const& options) {
   require_at_least("--ranks-per-node", machines.ranks_per_node, 1);
   require_at_least("--best", options.best, 1);
   require_at_least("--memory", options.memory, 0);
+  require_at_least("--budget", options.budget, 0);
   constexpr double max_memory = 1e9;
   if (options.memory > max_memory) {
     throw UsageError("plan: --memory {}: expected GiB of one node", options.memory);
@@ -127,6 +131,7 @@ void load(PlanOptions const& options, Execution& execution, Loaded& loaded) {
   loaded.config = read_config(options);
   register_everything({.plugins = read_plugins(loaded.config.plugins), .trust_plugins = options.trust_plugins},
                       loaded.registries, execution);
+  resolve_precision(loaded.config, usable_cpu_level());
   Config checked = loaded.config;
   checked.parallel = {};  // the plan chooses the layout
   check_config(checked, loaded.registries);
@@ -169,6 +174,36 @@ void write_layout(std::string const& path, LayoutChoice const& layout) {
   }
 }
 
+/// The run that a budget pays for, by the first layout, and on another number of nodes if that pays for more.
+std::string describe_budget(PlanOptions const& options, PlannedData const& data, std::int64_t wanted_steps,
+                            double step_seconds, std::vector<NodesPlan> const& by_nodes) {
+  constexpr double hour = 3600;
+  int const nodes = options.settings.machines.nodes;
+  auto const affordable = [&](int on_nodes, double seconds) {
+    double const steps = options.budget / on_nodes * hour / seconds;
+    return static_cast<std::int64_t>(std::min(steps, 1e15));
+  };
+  std::int64_t const steps = affordable(nodes, step_seconds);
+  std::string text = fmt::format(
+      "\n{} node-hours, {} of {}, pay for {} % of the run's {} steps: {}", readable_decimal(options.budget, 1),
+      readable_duration(options.budget / nodes * hour), counted(nodes, "node"),
+      readable_decimal(100 * static_cast<double>(steps) / static_cast<double>(wanted_steps), 0),
+      readable_count(wanted_steps), data.describe_run(steps, step_seconds));
+  std::int64_t most = 0;
+  int on_nodes = nodes;
+  for (auto const& [count, best] : by_nodes) {
+    if (std::int64_t const each = best ? affordable(count, best->step_seconds) : 0; each > most) {
+      most = each;
+      on_nodes = count;
+    }
+  }
+  if (on_nodes != nodes) {
+    text += fmt::format("They pay for the most, {} steps, on {}, in {}\n", readable_count(most),
+                        counted(on_nodes, "node"), readable_duration(options.budget / on_nodes * hour));
+  }
+  return text;
+}
+
 void print_plan(PlanOptions const& options, PlanSession& session, Config const& config, Plan const& plan) {
   Verbosity const verbosity = options.verbosity;
   Machines const& machines = options.settings.machines;
@@ -190,10 +225,15 @@ void print_plan(PlanOptions const& options, PlanSession& session, Config const& 
     fmt::print("\nWith the first layout, {}",
                session.data().describe_run(config.train.steps, plan.best.front().step_seconds));
   }
+  auto const by_nodes = machines.nodes > 1 ? session.planner().best_by_nodes() : std::vector<NodesPlan>();
+  if (options.budget > 0 && !plan.best.empty()) {
+    fmt::print("{}",
+               describe_budget(options, session.data(), config.train.steps, plan.best.front().step_seconds, by_nodes));
+  }
   if (machines.nodes > 1) {
     fmt::print("\nThe {} steps of this run, each of {} tokens, by the number of nodes:\n{}",
                readable_count(config.train.steps), readable_count(tokens),
-               describe_nodes(session.planner().best_by_nodes(), tokens, config.train.steps));
+               describe_nodes(by_nodes, tokens, config.train.steps));
   }
   print_notes(session.notes());
 }

@@ -94,6 +94,7 @@ class RunReport {
   std::optional<Steps> steps_;
   bool first_on_host_;
   std::optional<EnergyMeter> energy_;  ///< where this rank is its host's first, from the first step
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point sampled_;
 };
 

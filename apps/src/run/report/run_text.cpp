@@ -81,7 +81,8 @@ std::string speed_line(boost::json::object const& report) {
   if (rank_count(report) > 1) {
     text += fmt::format(", parallel efficiency {}", percent(efficiency, "parallel", 0));
   }
-  return text + "; report.json and log.txt have more\n";
+  double const node_hours = number_of(object_of(report, "training"), "node_hours");
+  return text + fmt::format("; {:.2g} node-hours; more: report.json, log.txt\n", node_hours);
 }
 
 /// The change after which the same command trains on.

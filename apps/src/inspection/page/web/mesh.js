@@ -120,6 +120,7 @@ function efficiency_card({efficiency, training, energy}) {
   const percent = (value) => (value === null || value === undefined ? 'unknown' : `${(100 * value).toFixed(1)} %`);
   return card('Efficiency', facts_list([
     ['steps', `${training.first_step} to ${training.last_step}`], ['tokens per second', number_text(training.tokens_per_second)],
+    training.node_hours && ['node-hours', `${number_text(training.node_hours)}, ${number_text(training.tokens_per_node_hour)} tokens each`],
     ['load balance', percent(efficiency.load_balance)], ['communication efficiency', percent(efficiency.communication)],
     ['parallel efficiency', percent(efficiency.parallel)], ['computation scaling', percent(efficiency.computation_scaling)],
     ['model FLOP utilisation', percent(efficiency.model_utilisation)],
