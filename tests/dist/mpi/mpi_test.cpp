@@ -23,8 +23,9 @@ namespace {
 class LauncherEnvironment {
  public:
   explicit LauncherEnvironment(std::map<std::string, std::string> const& variables) {
-    for (char const* const name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_SIZE",
-                                   "PMI_FD", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) {
+    for (char const* const name :
+         {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "PMI_FD",
+          "MPI_LOCALRANKID", "PALS_RANKID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}) {
       char const* const value = std::getenv(name);
       before_[name] = value == nullptr ? std::nullopt : std::optional<std::string>(value);
       unsetenv(name);
