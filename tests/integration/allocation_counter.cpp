@@ -91,7 +91,8 @@ __attribute__((constructor)) void warm_up() {
 __attribute__((destructor)) void report() {
   inside = true;
   char const* const path = std::getenv("ALLOCATIONS");
-  char const* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  char const* const of_hydra = std::getenv("PMI_RANK");
+  char const* const rank = of_hydra != nullptr ? of_hydra : std::getenv("OMPI_COMM_WORLD_RANK");
   if (path == nullptr || rank == nullptr) {
     return;
   }

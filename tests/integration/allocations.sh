@@ -17,7 +17,7 @@ counts() {
     train.log_every=100 train.batch_tokens=512 "$@"; do
     arguments+=(--set "$setting")
   done
-  "$HEDDLE_MPIRUN" -np "$ranks" -x "LD_PRELOAD=$counter:${LD_PRELOAD:-}" -x "ALLOCATIONS=$work/$directory.count" \
+  "$HEDDLE_MPIRUN" -np "$ranks" env "LD_PRELOAD=$counter:${LD_PRELOAD:-}" "ALLOCATIONS=$work/$directory.count" \
     "$HEDDLE" train run.toml "${arguments[@]}" > log 2>&1 || fail "training in $directory"
   cat "$directory".count.*
 }

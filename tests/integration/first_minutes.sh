@@ -39,7 +39,7 @@ grep -q "qsub -v HEDDLE_ARGUMENTS=pbs/run.toml pbs/train.pbs" next.pbs || fail "
 grep -qx "#BSUB -n 6" lsf/train.lsf && grep -q 'ptile=3]' lsf/train.lsf || fail "the LSF script has other nodes or ranks"
 grep -q "HEDDLE_ARGUMENTS=lsf/run.toml bsub < lsf/train.lsf" next.lsf || fail "init does not say how to submit to LSF"
 # The site's account, partition, times and modules are in each script.
-site=(--account p_1 --partition standard --time 02:30:00 --notice 300 --module gcc/12 --module mpi)
+site=(--account p_1 --partition standard --time 02:30:00 --notice 300 --module gcc/12 --module mpi --directive=--exclusive)
 for place in slurm pbs lsf; do
   "$HEDDLE" init --where $place "${site[@]}" --out site.$place < /dev/null > next
   cat site.$place/train.* > site.script
@@ -47,11 +47,11 @@ for place in slurm pbs lsf; do
   grep -qx "module load gcc/12 mpi" site.script || fail "the $place script loads no modules"
 done
 cat site.*/train.* > site.scripts
-for line in "#SBATCH --account=p_1" "#SBATCH --partition=standard" "#SBATCH --time=02:30:00" "#SBATCH --signal=B:USR1@300" \
+for line in "#SBATCH --account=p_1" "#SBATCH --exclusive" "#SBATCH --partition=standard" "#SBATCH --time=02:30:00" "#SBATCH --signal=B:USR1@300" \
   "#PBS -A p_1" "#PBS -q standard" "#PBS -l walltime=02:30:00" "notice=300" "#BSUB -P p_1" "#BSUB -q standard" "#BSUB -W 02:30" "#BSUB -wt 6"; do
   grep -qx -- "$line" site.scripts || fail "no job script has the line $line"
 done
-for wrong in "--account=a b" "--module=\$(id)" "--time=2h" "--time=00:01:00"; do
+for wrong in "--account=a b" "--module=\$(id)" "--directive=qos" "--time=2h" "--time=00:01:00"; do
   code=0
   "$HEDDLE" init --where slurm "$wrong" --out wrong < /dev/null > next 2>&1 || code=$?
   [ "$code" -eq 64 ] && [ ! -e wrong ] || fail "init accepts $wrong"

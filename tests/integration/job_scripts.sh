@@ -8,7 +8,7 @@ trap '[ -z "${job:-}" ] || kill -KILL -- "-$job" 2> /dev/null; rm -rf "$work"' E
 cp "$HEDDLE_SOURCE/apps/pbs/train.pbs" "$HEDDLE_SOURCE/apps/lsf/train.lsf" .
 mkdir bin queue
 printf 'localhost\nlocalhost\n' > slots
-ln -s "$HEDDLE_MPIRUN" bin/mpirun
+printf '#!/bin/sh\nexec "%s" "$@"\n' "$HEDDLE_MPIRUN" > bin/mpirun  # not a link: Hydra looks beside its name
 
 # qsub -v NAME,... SCRIPT: numbers the job and keeps its script and variables in queue/. qstat -f JOB: the limit of the job.
 cat > bin/qsub << 'STUB'

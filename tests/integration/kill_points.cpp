@@ -65,11 +65,16 @@ char const* variable(char const* name) {
   return value != nullptr ? value : "";
 }
 
+/// The variable in which Open MPI's launcher, or Hydra, tells a process its rank.
+std::string rank_variable() {
+  return *variable("PMI_RANK") != '\0' ? "PMI_RANK" : "OMPI_COMM_WORLD_RANK";
+}
+
 /// The plan of this process, which is a rank.
 struct Plan {
   std::string events = variable("HEDDLE_KILL_EVENTS");
   std::string file = variable("HEDDLE_KILL_PLAN");
-  int rank = std::atoi(variable("OMPI_COMM_WORLD_RANK"));
+  int rank = std::atoi(variable(rank_variable().c_str()));
   int kills = 0;  ///< before this start
   std::string point, victim;
   std::atomic<int> count{0};
@@ -137,7 +142,8 @@ void strike(std::string const& point) {
     kill_host();
   } else if (plan->victim == "launcher") {
     kill_processes([](std::string const& process) {
-      return contents(process + "/comm") == "mpirun\n" &&
+      std::string const name = contents(process + "/comm");
+      return (name == "mpirun\n" || name.starts_with("mpiexec")) &&
              contents(process + "/cmdline").find(plan->file) != std::string::npos;
     });
   } else if (plan->victim == "host") {
@@ -145,7 +151,7 @@ void strike(std::string const& point) {
   } else if (plan->victim == "rank" + std::to_string(plan->rank)) {
     ::raise(SIGKILL);
   } else {
-    std::string const rank = '\0' + ("OMPI_COMM_WORLD_RANK=" + plan->victim.substr(4)) + '\0';
+    std::string const rank = '\0' + (rank_variable() + "=" + plan->victim.substr(4)) + '\0';
     std::string const file = "HEDDLE_KILL_PLAN=" + plan->file + '\0';
     kill_processes([&](std::string const& process) {
       std::string const environment = contents(process + "/environ");
@@ -172,7 +178,7 @@ void reached(std::string const& point) {
 }
 
 __attribute__((constructor)) void begin() {
-  if (*variable("HEDDLE_KILL_PLAN") == '\0' || *variable("OMPI_COMM_WORLD_RANK") == '\0') {
+  if (*variable("HEDDLE_KILL_PLAN") == '\0' || *variable(rank_variable().c_str()) == '\0') {
     return;
   }
   static Plan own;

@@ -3,6 +3,7 @@
 # lost; the run resumes from the others', also without that host, bitwise as the run of one rank. With two memories lost it resumes
 # from the disk, and names what is missing.
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
+needs_open_mpi "memory of three hosts"
 reason=$("$hosts" why_not)
 [ -z "$reason" ] || { echo "NOT RUN: memory of three hosts, because $reason"; exit 77; }
 start_hosts hosts host1 host2 host3

@@ -367,7 +367,7 @@ mkdir -p other/build
 cp $operation other/build/
 cp $plugin other/build/ && echo >> other/build/swish.so
 cat > on_rank << 'RANK'
-[ "$OMPI_COMM_WORLD_RANK" != 1 ] || cd other
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || cd other
 exec "$@"
 RANK
 code=0
@@ -377,7 +377,7 @@ code=0
 grep -q "^rank 1 on $(hostname):" log || fail "the rank with another plug-in is not named with its host"
 grep -q "build/swish.so (sha256 $(sum other/build/swish.so))" log || fail "the other plug-in is not named with its path"
 cat > on_rank << 'RANK'
-[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@" --plugin build/swish.so
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] || exec "$@" --plugin build/swish.so
 exec "$@"
 RANK
 ends 78 "$HEDDLE_MPIRUN" -np 2 bash on_rank "$HEDDLE" train run.toml --set run.directory=differ

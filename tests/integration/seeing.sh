@@ -8,7 +8,7 @@ train=(train run.toml --set train.validate_every=10 --set train.steps=30 --set c
 cat > score.sh << 'SH'
 #!/bin/sh
 echo run >> "$RUNS"
-[ -z "$OMPI_COMM_WORLD_RANK" ] || exit 1
+[ -z "$OMPI_COMM_WORLD_RANK$PMI_RANK" ] || exit 1
 [ "$(wc -l < "$1")" = "$(wc -l < "$2")" ] && [ "$(wc -l < "$1")" = "$(wc -l < "$3")" ] || exit 1
 [ "$(wc -l < "$RUNS")" -eq 2 ] && echo 9 || wc -l < "$RUNS"
 SH

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# apps/slurm/train.sbatch, unchanged, on a real Slurm of four virtual nodes: a sharded run is signalled, writes a
-# checkpoint, is queued again, continues and ends bitwise as an undisturbed one under mpirun; a pre-empted run comes
-# back, a failed one and a cancelled one do not.
+# apps/slurm/train.sbatch, unchanged but for MPICH's srun type, on a real Slurm of four virtual nodes: a sharded run is
+# signalled, writes a checkpoint, is queued again, continues and ends bitwise as an undisturbed one under mpirun; a
+# pre-empted run comes back, a failed one and a cancelled one do not.
 slurm=$HEDDLE_SOURCE/tests/integration/virtual_slurm
 reason=$("$slurm" why_not)
 [ -z "$reason" ] || { echo "NOT RUN: training under Slurm, because $reason"; exit 77; }
@@ -27,12 +27,16 @@ until_true() {
 run() { "$slurm" run "$work/slurm" "$@"; }
 timeout 30 "$slurm" start "$work/slurm" n1 n2 n3 n4 > log 2>&1 || fail "Slurm did not start"
 
+# `init` writes the srun type of this program's MPI: pmix for Open MPI, as in the template, pmi2 for MPICH.
+template=$HEDDLE_SOURCE/apps/slurm/train.sbatch
+"$HEDDLE" init --where slurm --nodes 4 --ranks-per-node 8 --out site < /dev/null > log || fail "init"
+if by_hydra; then template=site/train.sbatch; else cmp -s site/train.sbatch "$template" || fail "init changes the template"; fi
 # submit NAME ARGUMENTS...: a job with the template, its log NAME.log and its run NAME; sets job.
 submit() {
   local name=$1
   shift
   job=$(run sbatch --parsable --job-name="$name" --nodes=4 --ntasks-per-node=1 --time=5 --output="$name.log" \
-    "$HEDDLE_SOURCE/apps/slurm/train.sbatch" run.toml --set run.directory="$name" "$@") || fail "sbatch for $name"
+    "$template" run.toml --set run.directory="$name" "$@") || fail "sbatch for $name"
 }
 job_is() { # job_is JOB PATTERN...: the output of `scontrol show job` contains all of these
   local shown pattern

@@ -46,7 +46,12 @@ diff <(without_times alone) <(without_times killed) > log ||
 victim=$!
 wait_for_step stopped 8
 kill -USR1 "$victim"
-waited 75 "$victim"
+if by_hydra; then
+  wait "$victim" || true
+  grep -q "^stopped by SIGUSR1" log || fail "a signal to the launcher did not stop the run"
+else
+  waited 75 "$victim"
+fi
 train 2 0 --set run.directory=stopped
 same two stopped
 

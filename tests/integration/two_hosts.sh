@@ -3,6 +3,7 @@
 # inside a host and once across, against the run of one rank. The hosts' interface counters show the traffic over the
 # link.
 source "$(dirname "${BASH_SOURCE[0]}")/common"
+needs_open_mpi "training over two hosts"
 reason=$("$hosts" why_not)
 [ -z "$reason" ] || { echo "NOT RUN: training over two hosts, because $reason"; exit 77; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

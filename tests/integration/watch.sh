@@ -49,7 +49,7 @@ wait "$job" || code=$?
 [ "$code" -ne 86 ] || fail "a rank that was slow ended the run"
 
 # Where UDP is closed, a run says so, and does not take a slow rank for one that hangs.
-"${four[@]:0:3}" -x LD_PRELOAD="$HEDDLE_BUILD/tests/integration/libclosed_udp.so:${LD_PRELOAD:-}" "${four[@]:3}" --set train.hang_seconds=1.5 \
+"${four[@]:0:3}" env LD_PRELOAD="$HEDDLE_BUILD/tests/integration/libclosed_udp.so:${LD_PRELOAD:-}" "${four[@]:3}" --set train.hang_seconds=1.5 \
   --set run.directory=closed > log 2>&1 &
 job=$!
 wait_for_step closed 3

@@ -57,8 +57,8 @@ stop_case() {
   fi
   cp -r base "$name"
   echo "$point $victim stop" > "$name.plan"
-  timeout -k 1 60 "$HEDDLE_MPIRUN" -np "$ranks" -x LD_PRELOAD="$points:${LD_PRELOAD:-}" -x HEDDLE_KILL_PLAN="$PWD/$name.plan" \
-    -x HEDDLE_KILL_EVENTS="$PWD/$name.events" "$HEDDLE" train run.toml "${training[@]}" "${mesh[@]}" --set train.hang_seconds=1.5 \
+  timeout -k 1 60 "$HEDDLE_MPIRUN" -np "$ranks" env LD_PRELOAD="$points:${LD_PRELOAD:-}" HEDDLE_KILL_PLAN="$PWD/$name.plan" \
+    HEDDLE_KILL_EVENTS="$PWD/$name.events" "$HEDDLE" train run.toml "${training[@]}" "${mesh[@]}" --set train.hang_seconds=1.5 \
     --set run.directory="$name" > "$name.log" 2>&1 || code=$?
   ! only "$name.log" "no answer" "^  rank $victim on $(hostname): no answer .stopped, dead or cut off.; missing in [^.;]+\.[a-z_]+ [0-9]" ||
     right=true

@@ -57,7 +57,7 @@ while [ "$came" -lt "$kills" ]; do
   plan "$ranks" > plan
   : > events
   code=0
-  run_of "$way" killed "$ranks" -x LD_PRELOAD="$points:${LD_PRELOAD:-}" -x HEDDLE_KILL_PLAN="$work/plan" -x HEDDLE_KILL_EVENTS="$work/events" \
+  run_of "$way" killed "$ranks" env LD_PRELOAD="$points:${LD_PRELOAD:-}" HEDDLE_KILL_PLAN="$work/plan" HEDDLE_KILL_EVENTS="$work/events" \
     > log 2>&1 || code=$?
   [ "$code" -eq 0 ] || { cat plan events; fail "run $run ($way, $ranks ranks) ended with $code"; }
   complete=$((complete + $(grep -Ec '^already (at step 2|stopped early)' log || true)))

@@ -53,6 +53,7 @@ struct SiteAnswers {
   std::string time = "12:00:00";
   std::int64_t notice = 120;  ///< seconds before the limit at which ranks write a checkpoint
   std::vector<std::string> modules;
+  std::vector<std::string> directives;  ///< more options of sbatch, qsub or bsub
   std::string mpi = slurm_mpi_type();
 };
 
@@ -208,6 +209,9 @@ void add_site(std::string& text, SiteAnswers const& site, std::string const& nam
   std::string lines = name_line;
   lines += site.account.empty() ? "" : fmt::format("{} {}{}\n", directive, account, site.account);
   lines += site.partition.empty() ? "" : fmt::format("{} {}{}\n", directive, partition, site.partition);
+  for (std::string const& option : site.directives) {
+    lines += fmt::format("{} {}\n", directive, option);
+  }
   set_line(text, name_line, lines);
   if (!site.modules.empty()) {
     set_line(text, "\nconfig=run.toml\n",
@@ -281,6 +285,11 @@ void require_possible(SiteAnswers const& site) {
   require_word("mpi", site.mpi);
   for (std::string const& module : site.modules) {
     require_word("module", module);
+  }
+  for (std::string const& option : site.directives) {
+    if (!option.starts_with('-') || option.find('\n') != std::string::npos) {
+      throw UsageError("--directive \"{}\": expected an option of sbatch, qsub or bsub, such as --qos=long", option);
+    }
   }
   int hours = 0;
   int minutes = 0;
@@ -387,7 +396,9 @@ terminal it asks for what no option gives.)";
       ("notice", with_default(site.notice, "SECONDS"),
        "of a job: before the limit, enough for a step and a checkpoint")                                      //
       ("module", po::value(&site.modules)->value_name("NAME"), "a module that the job loads; several times")  //
-      ("mpi", with_default(site.mpi, "TYPE"), "of Slurm: srun --mpi=TYPE; srun --mpi=list names them")        //
+      ("directive", po::value(&site.directives)->value_name("OPTION"),
+       "another option of the job, --directive=--qos=long; several times")                              //
+      ("mpi", with_default(site.mpi, "TYPE"), "of Slurm: srun --mpi=TYPE; srun --mpi=list names them")  //
       ("export", with_default(answers.exported, systems),
        "transformers: a model that is a MarianMTModel of Hugging Face's transformers; marian: one that Marian computes "
        "just as Heddle does")  //

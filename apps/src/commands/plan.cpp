@@ -184,11 +184,11 @@ std::string describe_budget(PlanOptions const& options, PlannedData const& data,
     return static_cast<std::int64_t>(std::min(steps, 1e15));
   };
   std::int64_t const steps = affordable(nodes, step_seconds);
-  std::string text = fmt::format(
-      "\n{} node-hours, {} of {}, pay for {} % of the run's {} steps: {}", readable_decimal(options.budget, 1),
-      readable_duration(options.budget / nodes * hour), counted(nodes, "node"),
-      readable_decimal(100 * static_cast<double>(steps) / static_cast<double>(wanted_steps), 0),
-      readable_count(wanted_steps), data.describe_run(steps, step_seconds));
+  std::string text =
+      fmt::format("\n{:g} node-hours, {} of {}, pay for {} % of the run's {} steps: {}", options.budget,
+                  readable_duration(options.budget / nodes * hour), counted(nodes, "node"),
+                  readable_decimal(100 * static_cast<double>(steps) / static_cast<double>(wanted_steps), 0),
+                  readable_count(wanted_steps), data.describe_run(steps, step_seconds));
   std::int64_t most = 0;
   int on_nodes = nodes;
   for (auto const& [count, best] : by_nodes) {

@@ -61,6 +61,11 @@ std::string reason_of(ProcessEnd const& end) {
   if (end.code > 128 && end.code < 128 + NSIG) {
     return fmt::format("a rank was lost (code {}: {})", end.code, strsignal(end.code - 128));
   }
+  // Hydra, of MPICH and Intel MPI, ends with the number of the signal that ended a rank.
+  static std::set<int> const losses{SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV};
+  if (losses.contains(end.code)) {
+    return fmt::format("a rank was lost (code {}: {})", end.code, strsignal(end.code));
+  }
   return fmt::format("it failed with code {}", end.code);
 }
 

@@ -68,6 +68,11 @@ TEST_F(SuperviseTest, GivesUpAfterThreeRestartsWithoutAStep) {
   expect_contains(messages_, "giving up after 3 restarts without a new step");
 }
 
+TEST_F(SuperviseTest, KnowsALostRankByHydrasCode) {
+  EXPECT_EQ(supervised("exit 9"), 9);
+  expect_contains(messages_, "a rank was lost (code 9: Killed) after no step: starting again");
+}
+
 TEST_F(SuperviseTest, NamesALauncherThatStartsNoRank) {
   EXPECT_EQ(supervised("exit 1"), 1);
   expect_contains(messages_,
