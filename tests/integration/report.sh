@@ -26,7 +26,7 @@ for line in '^done: step 40 of 40, [0-9]*,[0-9]\{3\} tokens' '^best: validation 
   '^to use it: heddle translate --checkpoint run < TEXT; to train longer: raise train.steps$'; do
   tail -n 5 log | grep -q "$line" || fail "the last lines lack '$line'"
 done
-grep -q '^== mpirun -np 2 heddle train run.toml --set run.directory=run' log.txt || fail "log.txt has no start"
+grep -Eq '^== mpi(run -np|exec -n) 2 heddle train run.toml --set run.directory=run' log.txt || fail "log.txt has no start"
 grep -Eq "^1 .* 1 +2 +25-48 +75-149$" log.txt || fail "the mesh does not say what rank 1 holds"
 [ "$(grep -c "predicted" run/log.txt)" -ge 2 ] || fail "no prediction of memory at the beginning and at the end"
 grep -Eq "measured( +[0-9.,]+){7}$" log.txt || fail "no measured memory"
