@@ -226,10 +226,16 @@ code=0; distill --teacher nobody || code=$?
 [ $code -eq 65 ] && [ ! -e distilled ] || fail "a distillation without a teacher ends with $code"
 code=0; distill --teacher passes --set model.heads=5 || code=$?
 [ $code -eq 78 ] && [ ! -e distilled ] || fail "a distillation of an impossible student ends with $code"
-distill --teacher passes --set run.directory=student || fail "a distillation"
+distill --teacher passes || fail "a distillation"
+[ -e distilled/student/checkpoints ] || fail "the student trains in the directory of run.toml"
 [ "$(wc -l < distilled/translations.txt)" -eq "$(wc -l < text/test.en)" ] || fail "a distillation lost lines"
-distill --teacher passes --set run.directory=student || fail "a distillation that is done"
+"$HEDDLE" distill run.toml --source text/test.en --out "$PWD/distilled" --beam 1 --set train.steps=2 --teacher passes > log 2>&1 ||
+  fail "a distillation that is done"
 [ "$(grep -c '^\$ ' log)" -eq 1 ] || fail "a distillation that is done translates again"
+cp text/test.en test.en && tac test.en > text/test.en
+code=0; distill --teacher passes || code=$?
+cp test.en text/test.en
+[ $code -eq 64 ] || fail "a distillation continues with another source of as many bytes"
 code=0; distill --teacher two || code=$?
 [ $code -eq 64 ] && grep -q 'was made by other options, another teacher or another source' log || fail "two distillations are mixed"
 

@@ -6,6 +6,7 @@ if ! command -v python3 > /dev/null; then
   exit 77
 fi
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
+by_hydra && { echo "NOT RUN: two jobs of one name, because only Open MPI's memory of ranks has names that jobs can share"; exit 77; }
 mkdir names
 export OMPI_MCA_btl_vader_backing_directory=$PWD/names
 python3 - << 'PYTHON' &

@@ -12,9 +12,11 @@
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/run.hpp>
+#include <span>
 
 #include "command_line/train_options.hpp"
 #include "commands.hpp"
+#include "run/checkpoints/provenance.hpp"
 #include "run/configuration/config_check.hpp"
 #include "run/configuration/registration.hpp"
 #include "run/processes/child_process.hpp"
@@ -50,8 +52,8 @@ continues where it was.)";
       ("source", without_default(options.source, "TEXT"),
        "sentences of the source's language, with or without known translations")  //
       ("out", without_default(options.out, "DIRECTORY"),
-       "a directory for translations, data and, unless RUN.toml names another, the student's run")  //
-      ("beam", with_default(options.beam, "N"), "hypotheses of the teacher's beam search")          //
+       "a directory for translations, data and, whatever RUN.toml says, the student's run")  //
+      ("beam", with_default(options.beam, "N"), "hypotheses of the teacher's beam search")   //
       ("vocab-size", with_default(options.vocab_size, "N"),
        "learn a vocabulary of N pieces for the student; 0: use the teacher's")  //
       ("valid-source", without_default(options.valid_source, "TEXT"),
@@ -155,7 +157,8 @@ class Distillation {
     if (!options_.valid_source.empty()) {
       settings.emplace_back("data.valid", data_ + "/valid.h5");
     }
-    if (load_config(options_.student.config, options_.student.overrides).run.directory.empty()) {
+    auto const named = [](std::string const& change) { return change.starts_with("run.directory"); };
+    if (std::ranges::none_of(options_.student.overrides, named)) {
       settings.emplace_back("run.directory", (out_ / "student").string());
     }
     return settings;
@@ -177,8 +180,10 @@ class Distillation {
   /// Runs a step under the launcher unless it is done. Throws UsageError where it was done with something else.
   ExitCode make(std::string const& step, Command const& launcher, Command const& words) const {
     fs::path const record = out_ / (step + ".txt");
-    std::string const facts = fmt::format("{}\n{} bytes of source\n", fmt::join(words, "\n"),
-                                          fs::is_regular_file(source_) ? fs::file_size(source_) : 0);
+    // Neither the program's place nor the directory's decides what is made.
+    std::string facts = fmt::format("{}\n", fmt::join(std::span(words).subspan(1), "\n"));
+    boost::replace_all(facts, "\n" + out_.string() + "/", "\nOUT/");
+    facts += fmt::format("source {}\n", fs::is_regular_file(source_) ? digest_of_file(source_) : "");
     if (auto const before = read_regular(record)) {
       if (*before != facts) {
         throw UsageError(

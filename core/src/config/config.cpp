@@ -572,6 +572,15 @@ std::vector<std::string> warnings_about(Config const& config) {
         "{} = {} without dropout: both passes of a sample are equal, so that a step takes twice as long for nothing",
         config.train.places.of("r_drop"), config.train.r_drop));
   }
+  if (config.optimizer.rewarm_at == 0 && config.optimizer.rewarm_steps > 0) {
+    warnings.push_back(fmt::format("{} = {} without rewarm_at holds from the start, on top of the warm-up",
+                                   config.optimizer.places.of("rewarm_steps"), config.optimizer.rewarm_steps));
+  }
+  if (config.optimizer.average == Average::lawa && config.optimizer.average_every > steps) {
+    warnings.push_back(
+        fmt::format("{} = {}: the run of {} steps ends before values are kept, so the average is the values",
+                    config.optimizer.places.of("average_every"), config.optimizer.average_every, steps));
+  }
   if (config.optimizer.rewarm_at > 0 && (config.optimizer.rewarm_steps == 0 || config.optimizer.rewarm_at >= steps)) {
     warnings.push_back(fmt::format("{} = {} has no effect with rewarm_steps = {} and train.steps = {}",
                                    config.optimizer.places.of("rewarm_at"), config.optimizer.rewarm_at,

@@ -184,6 +184,11 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   note(model.frozen.rounded && model.frozen.frozen.empty() && model.frozen.trained.empty(), config.train.places,
        "frozen_precision", "nothing is frozen in all steps");
   std::ranges::move(keys_of_frozen_groups(config.optimizer), std::back_inserter(notes));
+  bool const data_alone = mesh.size(MeshAxis::data) > 1 && mesh.size(MeshAxis::data) == mesh.shape().ranks();
+  note(config.train.noise_scale && config.train.deterministic, config.train.places, "noise_scale",
+       "train.deterministic is true");
+  note(config.train.noise_scale && !config.train.deterministic && !data_alone, config.train.places, "noise_scale",
+       "several ranks do not divide the data and nothing else");
   note_axis(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
   note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
   note_axis(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");

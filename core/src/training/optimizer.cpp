@@ -369,14 +369,14 @@ void Optimizer::follow_latest(Execution& execution, Piece const& piece, IndexRan
   if (kept == 0 || updates % config_.average_every != 0) {
     return;
   }
-  // The newest values stand for those that are still missing, so that none is zero when a run resumes with other keys.
-  std::int64_t const first = kept < count ? kept - 1 : (kept - 1) % count;
-  std::int64_t const end = kept < count ? count : first + 1;
-  for (std::int64_t index = first; index < end; ++index) {
-    operations_->copy(execution, value, part(piece.averaged[static_cast<std::size_t>(index)]));
+  // The newest come first, so that those that a resume with other keys finds are the newest, too. The first ones fill
+  // all: none is zero where the count grows.
+  for (std::int64_t index = count - 1; index >= 0; --index) {
+    Tensor const before = index == 0 || kept == 1 ? value : part(piece.averaged[static_cast<std::size_t>(index - 1)]);
+    operations_->copy(execution, before, part(piece.averaged[static_cast<std::size_t>(index)]));
   }
-  operations_->copy(execution, part(piece.averaged.front()), part(piece.average));
-  for (std::int64_t index = 1; index < count; ++index) {
+  operations_->copy(execution, value, part(piece.average));
+  for (std::int64_t index = 1; index < std::min(kept, count); ++index) {
     operations_->mix(execution, part(piece.average), part(piece.averaged[static_cast<std::size_t>(index)]),
                      parts_of_mean_.tensor().rows(index, 1));
   }

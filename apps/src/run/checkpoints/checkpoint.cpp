@@ -185,6 +185,11 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
     }
   }
   std::vector<std::string> messages;
+  if (std::ranges::any_of(tensors, [&](StreamedTensor const& tensor) {
+        return has_key(checkpoint, tensor.name, average_key) && std::ranges::count(tensor.keys, average_key) == 0;
+      })) {
+    messages.emplace_back("note: the checkpoint's average ends here: optimizer.average is \"none\"");
+  }
   for (auto const& [key, names] : lacking) {
     if (key != average_key && is_of_average(key) && lacking.contains(average_key)) {
       continue;  // the line about the average says it

@@ -18,20 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-std::string digest_of_file(fs::path const& path) {
-  std::ifstream file(path, std::ios::binary);
-  Sha256 digest;
-  std::string block(std::size_t{1} << 20, '\0');
-  do {
-    file.read(block.data(), std::ssize(block));
-    digest.update(text_bytes(std::string_view(block).substr(0, static_cast<std::size_t>(file.gcount()))));
-  } while (file);
-  if (!file.eof()) {
-    throw DataError("{} cannot be read", path.string());
-  }
-  return digest.finish();
-}
-
 /// "2026-11-26", in UTC.
 std::string today() {
   return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::chrono::system_clock::now()));
@@ -61,6 +47,20 @@ std::vector<json::object> objects_in(json::object const& record, char const* key
 }
 
 }  // namespace
+
+std::string digest_of_file(fs::path const& path) {
+  std::ifstream file(path, std::ios::binary);
+  Sha256 digest;
+  std::string block(std::size_t{1} << 20, '\0');
+  do {
+    file.read(block.data(), std::ssize(block));
+    digest.update(text_bytes(std::string_view(block).substr(0, static_cast<std::size_t>(file.gcount()))));
+  } while (file);
+  if (!file.eof()) {
+    throw DataError("{} cannot be read", path.string());
+  }
+  return digest.finish();
+}
 
 void record_import(std::map<std::string, std::string>& origin, fs::path const& from, std::string_view family,
                    std::vector<fs::path> const& weights) {

@@ -16,6 +16,9 @@ void record_import(std::map<std::string, std::string>& origin, std::filesystem::
 /// Adds to the record that pieces were added to the vocabulary; `run` is the run without them.
 void record_pieces(std::map<std::string, std::string>& origin, std::filesystem::path const& run, std::int64_t pieces);
 
+/// The SHA-256 of a file, read piece by piece. Throws DataError where it cannot be read.
+std::string digest_of_file(std::filesystem::path const& path);
+
 /// The record in lines: "a model of the family marian in opus-mt-en-de, imported on 2026-11-26", then one for each file
 /// and each growth of the vocabulary. None for a model that was trained here.
 std::vector<std::string> describe_origin(CheckpointContents const& contents);
