@@ -56,6 +56,11 @@ for wrong in "--account=a b" "--module=\$(id)" "--directive=qos" "--time=2h" "--
   "$HEDDLE" init --where slurm "$wrong" --out wrong < /dev/null > next 2>&1 || code=$?
   [ "$code" -eq 64 ] && [ ! -e wrong ] || fail "init accepts $wrong"
 done
+for wrong in --account=x --time=01:00:00; do
+  code=0
+  "$HEDDLE" init "$wrong" --out wrong < /dev/null > next 2>&1 || code=$?
+  [ "$code" -eq 64 ] && [ ! -e wrong ] || fail "init ignores $wrong where there is no job script"
+done
 code=0
 "$HEDDLE" init --out big < /dev/null > next 2>&1 || code=$?
 [ "$code" -eq 64 ] || fail "init overwrites a configuration"

@@ -410,6 +410,12 @@ terminal it asks for what no option gives.)";
     ask_for_the_rest(answers, values);
   }
   require_possible(answers, out);
+  for (char const* const option : {"account", "partition", "time", "notice", "module", "directive", "mpi"}) {
+    bool const has_place = answers.where == "slurm" || (answers.where != "here" && std::string_view(option) != "mpi");
+    if (!has_place && values.count(option) > 0 && !values[option].defaulted()) {
+      throw UsageError("--{} is written into a job script, and --where {} has no place for it", option, answers.where);
+    }
+  }
   require_possible(site);
   std::string const config = configuration(answers);
   std::string const remark = few_data(answers.size, parse_config(config, "run.toml"));
