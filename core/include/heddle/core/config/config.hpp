@@ -41,7 +41,6 @@ enum class EarlyStoppingOn : std::uint8_t { first, any, all };
 template <>
 inline constexpr std::array<std::string_view, 3> value_names<EarlyStoppingOn>{"first", "any", "all"};
 
-/// Precision::automatic must have been decided.
 constexpr DType dtype_of(Precision precision) {
   return precision == Precision::bfloat16 ? DType::bfloat16 : DType::float32;
 }
