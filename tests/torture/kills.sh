@@ -67,8 +67,8 @@ disturb() {
   while [ "$1" != -- ]; do launcher+=("$1") && shift; done
   shift
   plan "$name" "$count" "${victims[@]}"
-  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" -- "${launcher[@]}" env LD_PRELOAD="$points:${LD_PRELOAD:-}" \
-    HEDDLE_KILL_PLAN="$PWD/$name.plan" HEDDLE_KILL_EVENTS="$PWD/$name.events" > "$name.log" 2>&1 || code=$?
+  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" -- "${launcher[@]}" -x LD_PRELOAD="$points:${LD_PRELOAD:-}" \
+    -x HEDDLE_KILL_PLAN="$PWD/$name.plan" -x HEDDLE_KILL_EVENTS="$PWD/$name.events" > "$name.log" 2>&1 || code=$?
   recovered "$name" "$code" "$count"
   same "$whole" "$name" "$steps"
   rm -rf "$name"
