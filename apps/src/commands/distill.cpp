@@ -123,6 +123,7 @@ class Distillation {
         out_(options.out),
         self_(fs::read_symlink("/proc/self/exe").string()),
         source_(fs::absolute(options.source).lexically_normal().string()),
+        digest_(fs::is_regular_file(source_) ? digest_of_file(source_) : ""),
         translations_((out_ / "translations.txt").string()),
         data_((out_ / "data").string()) {
     for (std::string const& teacher : options.teachers) {
@@ -183,7 +184,7 @@ class Distillation {
     // Neither the program's place nor the directory's decides what is made.
     std::string facts = fmt::format("{}\n", fmt::join(std::span(words).subspan(1), "\n"));
     boost::replace_all(facts, "\n" + out_.string() + "/", "\nOUT/");
-    facts += fmt::format("source {}\n", fs::is_regular_file(source_) ? digest_of_file(source_) : "");
+    facts += fmt::format("source {}\n", digest_);
     if (auto const before = read_regular(record)) {
       if (*before != facts) {
         throw UsageError(
@@ -241,6 +242,7 @@ class Distillation {
   fs::path out_;
   std::string self_;
   std::string source_;
+  std::string digest_;  ///< of the source's bytes, if it is a file
   std::string translations_;
   std::string data_;
   std::vector<std::string> teachers_;  ///< the checkpoints that were chosen

@@ -238,7 +238,7 @@ void RunReport::set_training(StepTimes::Seconds const& seconds) {
   // The first step, which also warms up, is left out of the rate where there are others.
   bool const warm = steps_->last > steps_->first;
   auto const tokens = static_cast<double>(steps_->tokens.all - (warm ? steps_->tokens_of_first : 0));
-  // As a computing centre counts them: from the start on, with what is not training.
+  // Node-hours cover the whole start, also validation and checkpoints, as computing centres bill them.
   std::chrono::duration<double> const since_start = std::chrono::steady_clock::now() - began_;
   auto const nodes = static_cast<double>(std::set(hosts_.begin(), hosts_.end()).size());
   double const node_hours = nodes * since_start.count() / 3600;
