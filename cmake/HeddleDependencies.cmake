@@ -33,6 +33,7 @@ heddle_require(PkgConfig pkg-config)
 if(PkgConfig_FOUND)
   pkg_check_modules(SentencePiece QUIET IMPORTED_TARGET sentencepiece)
   pkg_check_modules(Zstd QUIET IMPORTED_TARGET libzstd)
+  pkg_check_modules(Hwloc QUIET IMPORTED_TARGET hwloc>=2)
   # Optional: without it `heddle clean` has no rule about languages.
   pkg_check_modules(ExtTextCat QUIET IMPORTED_TARGET libexttextcat)
 endif()
@@ -41,6 +42,9 @@ if(NOT SentencePiece_FOUND)
 endif()
 if(NOT Zstd_FOUND)
   heddle_missing(zstd libzstd-dev)
+endif()
+if(NOT Hwloc_FOUND)
+  heddle_missing("hwloc 2" libhwloc-dev)
 endif()
 
 # oneDNN's own package file in Debian 12 requires OpenCL headers that Heddle does not need, so the library is searched

@@ -22,6 +22,7 @@
 #include "run/configuration/precision.hpp"
 #include "run/configuration/registration.hpp"
 #include "run/directory/warning.hpp"
+#include "run/processes/binding.hpp"
 #include "run/report/run_text.hpp"
 
 namespace heddle {
@@ -204,6 +205,32 @@ std::string describe_budget(PlanOptions const& options, PlannedData const& data,
   return text;
 }
 
+/// How to start the ranks of a layout on nodes like this one, side by side.
+std::string describe_start(PlanOptions const& options, LayoutChoice const& layout) {
+  Machines const& machines = options.settings.machines;
+  NodeTopology const node = node_topology();
+  if (machines.ranks_per_node > static_cast<int>(node.cores.size())) {
+    return fmt::format(
+        "\nThis machine has {}: HWLOC_XMLFILE=FILE.xml, written by `lstopo FILE.xml` on a node of the job, lets "
+        "the plan say how its ranks are bound\n",
+        describe(node));
+  }
+  BindingProposal const proposal = propose_binding(machines.ranks_per_node, node);
+  std::vector<RankCores> ranks(static_cast<std::size_t>(machines.ranks_per_node));
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (int core = 0; core < proposal.cores_per_rank; ++core) {
+      auto const& processors =
+          node.cores[rank * static_cast<std::size_t>(proposal.cores_per_rank) + static_cast<std::size_t>(core)]
+              .processors;
+      ranks[rank].cores.insert(ranks[rank].cores.end(), processors.begin(), processors.end());
+    }
+  }
+  bool const open_mpi = mpi_library().starts_with("Open MPI");
+  return fmt::format("\nStart, on nodes of {}: {}\n  {} -np {} {} …\n  srun {} …\n", describe(node),
+                     describe_binding(ranks, node, inner_groups(layout.shape)), open_mpi ? "mpirun" : "mpiexec",
+                     machines.ranks(), open_mpi ? proposal.mpirun : proposal.mpiexec, proposal.srun);
+}
+
 void print_plan(PlanOptions const& options, PlanSession& session, Config const& config, Plan const& plan) {
   Verbosity const verbosity = options.verbosity;
   Machines const& machines = options.settings.machines;
@@ -235,6 +262,7 @@ void print_plan(PlanOptions const& options, PlanSession& session, Config const& 
                readable_count(config.train.steps), readable_count(tokens),
                describe_nodes(by_nodes, tokens, config.train.steps));
   }
+  fmt::print("{}", plan.best.empty() ? "" : describe_start(options, plan.best.front().layout));
   print_notes(session.notes());
 }
 

@@ -267,12 +267,7 @@ std::vector<Finding> examine_hosts(Communicator const& leaders, Hosts const& hos
 
 ClusterExamination examine_cluster(Communicator const& world, std::filesystem::path const& directory) {
   Hosts const hosts(world);
-  std::vector<int> const own = own_cores();
-  std::vector<std::vector<int>> const cores = gather_lists<int>(world, own);
-  std::vector<RankCores> places;
-  for (std::size_t rank = 0; rank < cores.size(); ++rank) {
-    places.push_back({hosts.of_rank[rank], cores[rank]});
-  }
+  std::vector<RankCores> const places = gather_rank_cores(world, hosts.of_rank);
   Communicator const node = world.split(hosts.number, world.rank(), "ranks of a host");
   Communicator const leaders = world.split(hosts.place, world.rank(), "one rank of each host");
   // Inside a host the ring of its first two ranks is one pair; all hosts measure theirs at the same time.
@@ -295,7 +290,7 @@ ClusterExamination examine_cluster(Communicator const& world, std::filesystem::p
         times.push_back({"inside " + hosts.names[host], seconds[host].latency, seconds[host].bandwidth});
       }
     }
-    std::vector<Finding> findings{binding_of(places), network_of("inside hosts", times)};
+    std::vector<Finding> findings{binding_of(places, node_topology()), network_of("inside hosts", times)};
     std::ranges::move(examine_hosts(leaders, hosts, directory, locks), std::back_inserter(findings));
     report = to_json(findings);
   }

@@ -63,29 +63,6 @@ Finding difference_of(std::string const& name,
           .fix = fix};
 }
 
-/// Ranks that can run on cores of one another, and these cores.
-struct CoreGroup {
-  std::size_t ranks = 0;
-  std::set<int> cores;
-};
-
-std::vector<CoreGroup> groups_of(std::vector<std::vector<int>> const& cores_of_ranks) {
-  std::vector<CoreGroup> groups;
-  for (std::vector<int> const& cores : cores_of_ranks) {
-    CoreGroup joined{1, {cores.begin(), cores.end()}};
-    std::erase_if(groups, [&](CoreGroup const& group) {
-      bool const shares = std::ranges::any_of(cores, [&](int core) { return group.cores.contains(core); });
-      if (shares) {
-        joined.ranks += group.ranks;
-        joined.cores.insert(group.cores.begin(), group.cores.end());
-      }
-      return shares;
-    });
-    groups.push_back(std::move(joined));
-  }
-  return groups;
-}
-
 }  // namespace
 
 std::string describe_cores(std::vector<int> const& cores) {
@@ -111,36 +88,33 @@ std::string describe_ranks(std::vector<RankCores> const& ranks) {
   return text + (ranks.size() > max_lines ? fmt::format("… and {} more ranks\n", ranks.size() - max_lines) : "");
 }
 
-Finding binding_of(std::vector<RankCores> const& ranks) {
-  std::map<std::string, std::vector<std::vector<int>>> by_host;
-  for (RankCores const& rank : ranks) {
-    by_host[rank.host].emplace_back(rank.cores.begin(), rank.cores.end());
-  }
+Finding binding_of(std::vector<RankCores> const& ranks, NodeTopology const& node) {
   std::vector<std::string> sharing;
-  for (auto const& [host, cores] : by_host) {
-    for (CoreGroup const& group : groups_of(cores)) {
-      if (group.cores.size() < group.ranks) {
-        return {
-            Kind::failed, "binding",
-            fmt::format("{} ranks on {} have {} cores together ({})", group.ranks, host, group.cores.size(),
-                        describe_cores({group.cores.begin(), group.cores.end()})),
-            "let the launcher bind each rank to cores of its own: srun --cpu-bind=cores, mpirun --bind-to core; two "
-            "jobs on one host may have been bound to the same cores"};
-      }
-      if (group.ranks > 1 && (sharing.empty() || sharing.back() != host)) {
-        sharing.push_back(host);
-      }
+  for (SharedCores const& shared : shared_cores(ranks)) {
+    if (shared.cores.size() < shared.ranks) {
+      return {Kind::failed, "binding",
+              fmt::format("{} ranks on {} have {} cores together ({})", shared.ranks, shared.host, shared.cores.size(),
+                          describe_cores(shared.cores)),
+              "let the launcher bind each rank to cores of its own: srun --cpu-bind=cores, mpirun --bind-to core; two "
+              "jobs on one host may have been bound to the same cores"};
+    }
+    if (sharing.empty() || sharing.back() != shared.host) {
+      sharing.push_back(shared.host);
     }
   }
-  Finding finding{.kind = Kind::good, .subject = "binding"};
-  if (!sharing.empty()) {
-    return {Kind::warning, "binding",
-            fmt::format("ranks share cores on {}: each may run on those of others", describe_names(sharing)),
-            "bind them: srun --cpu-bind=cores, mpirun --bind-to core"};
+  std::string const found = !sharing.empty() ? fmt::format("ranks share cores on {}: each may run on those of others",
+                                                           describe_names(sharing))
+                                             : scattered_ranks(ranks, node);
+  if (!found.empty()) {
+    return {Kind::warning, "binding", found,
+            "bind them side by side: srun --cpu-bind=cores --distribution=block:block, mpirun --map-by "
+            "ppr:RANKS:node:pe=1 --bind-to core (heddle plan prints the whole line)"};
   }
-  finding.found = fmt::format("{} ranks on {}, none shares a core with another", ranks.size(),
-                              by_host.size() == 1 ? "one host" : fmt::format("{} hosts", by_host.size()));
-  return finding;
+  std::set<std::string> hosts;
+  std::ranges::transform(ranks, std::inserter(hosts, hosts.end()), &RankCores::host);
+  return {.subject = "binding",
+          .found = fmt::format("{} ranks on {}, none shares a core with another", ranks.size(),
+                               hosts.size() == 1 ? "one host" : fmt::format("{} hosts", hosts.size()))};
 }
 
 std::vector<Finding> differences_of(std::map<std::string, HostFacts> const& facts) {

@@ -5,23 +5,19 @@
 #include <vector>
 
 #include "examination.hpp"
+#include "run/processes/binding.hpp"
 
 // Findings about a job of several ranks, made of measured numbers alone.
 namespace heddle {
-
-/// A rank and the cores on which it may run.
-struct RankCores {
-  std::string host;
-  std::vector<int> cores;  ///< ascending
-};
 
 /// "0-3,8": a list of ascending numbers.
 std::string describe_cores(std::vector<int> const& cores);
 /// A line for each rank, in their order: its host and cores. Adjacent ranks beyond the first 64 are left out.
 std::string describe_ranks(std::vector<RankCores> const& ranks);
 
-/// Fails where ranks of a host that share cores have fewer of them than there are ranks; warns where they share any.
-Finding binding_of(std::vector<RankCores> const& ranks);
+/// Fails where ranks of a host that share cores have fewer of them than there are ranks; warns where they share any, or
+/// are scattered over the NUMA domains of hosts like `node`.
+Finding binding_of(std::vector<RankCores> const& ranks, NodeTopology const& node);
 
 /// Facts about a host by their names: "processor", "executable", "library libmpi.so.40".
 using HostFacts = std::map<std::string, std::string>;

@@ -24,6 +24,7 @@
 #include <system_error>
 
 #include "host_facts.hpp"
+#include "run/processes/binding.hpp"
 #include "run/processes/program_answer.hpp"
 
 namespace heddle {
@@ -123,12 +124,21 @@ Finding threads() {
 }
 
 Finding binding() {
+  NodeTopology const node = node_topology();
   auto const policy = variable("OMPI_MCA_hwloc_base_binding_policy");
   if (policy == "none" && own_cores().size() > 1) {
     return warning("OMPI_MCA_hwloc_base_binding_policy is none: ranks move between cores",
                    "unset it, unless several jobs share this machine");
   }
-  return good(policy ? fmt::format("by {}", *policy) : "Open MPI's default: two ranks by core, more by socket");
+  if (!policy && node.domains() > 1 && mpi_library().starts_with("Open MPI")) {
+    BindingProposal const proposal = propose_binding(static_cast<int>(node.cores.size()), node);
+    return warning(
+        fmt::format("{}, to which mpirun deals more than two ranks in turn: neighbours are in different ones",
+                    describe(node)),
+        fmt::format("mpirun {} (heddle plan prints the line for fewer ranks)", proposal.mpirun));
+  }
+  return good(fmt::format("{}; {}", describe(node),
+                          policy ? fmt::format("ranks are bound by {}", *policy) : "the launcher binds ranks"));
 }
 
 Finding huge_pages(fs::path const& root) {

@@ -1,7 +1,6 @@
 #include "host_facts.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
@@ -73,19 +72,6 @@ std::string limit(int resource) {
 }
 
 }  // namespace
-
-std::vector<int> own_cores() {
-  cpu_set_t set;
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-      if (CPU_ISSET(core, &set)) {
-        cores.push_back(core);
-      }
-    }
-  }
-  return cores;
-}
 
 HostFacts own_facts() {
   utsname system{};

@@ -19,6 +19,7 @@
 #include "measures/attention_maps.hpp"
 #include "run/directory/json_text.hpp"
 #include "run/directory/run_progress.hpp"
+#include "run/processes/binding.hpp"
 #include "training/supervision/earlier_starts.hpp"
 
 namespace heddle {
@@ -34,6 +35,19 @@ std::string note_on_precision(TrainConfig const& train) {
               : "";
 }
 
+/// The cores of the ranks, and how near to each other those of the groups with the most traffic are; "" for one rank.
+/// Collective over `parallel.world`; the result is rank 0's.
+std::string describe_cores_of(ParallelState const& parallel, std::vector<std::string> const& hosts) {
+  if (parallel.world.size() == 1) {
+    return "";
+  }
+  std::vector<RankCores> const ranks = gather_rank_cores(parallel.world, hosts);
+  if (parallel.world.rank() > 0) {
+    return "";
+  }
+  return "cores: " + describe_binding(ranks, node_topology(), inner_groups(parallel.mesh.shape()));
+}
+
 }  // namespace
 
 RunOutput::RunOutput(TrainerSetup const& setup, RunInput const& input)
@@ -43,6 +57,9 @@ RunOutput::RunOutput(TrainerSetup const& setup, RunInput const& input)
            earlier_starts() > 0 && std::filesystem::exists(setup.directory / "log.txt")),
       report_{announce(input), input.largest_packs()} {
   log_.header(report_.mesh().line);
+  if (std::string const cores = describe_cores_of(setup_.parallel, report_.hosts()); !cores.empty()) {
+    log_.header(cores);
+  }
   log_.notice(report_.mesh().warning);
   log_.debug(report_.mesh().table + report_.memory_table());
   for (std::string const& note :

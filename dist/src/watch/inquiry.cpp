@@ -26,7 +26,7 @@ void Inquiry::answered(int rank, RankStatus const& status, double now) {
 Inquiry::Action Inquiry::next(RankStatus const& status, double now) {
   last_progress_ = std::max(last_progress_, now - status.idle_seconds);
   double const quiet = now - last_progress_;
-  if (quiet < limit_ / 10) {
+  if (quiet < patience()) {
     close();
     return Action::none;
   }

@@ -12,9 +12,11 @@ namespace heddle {
 /// A rank's knowledge about the progress of the others, from their answers to its questions, and the conclusion from
 /// it. Has no clock: `now` is the caller's, in seconds in which it was not stopped itself.
 ///
-/// A rank that has had no event for a tenth of the limit starts to ask all others, twenty times in the limit. The run
-/// hangs if for the whole limit no rank had an event, and each rank has either answered recently or was asked for the
-/// whole limit without an answer. Silence counts only for ranks that can be heard.
+/// A rank that has had no event for a tenth of the limit, or up to a fifth the higher its number is, starts to ask all
+/// others, twenty times in the limit. The numbers decide because all ranks may start to wait at once: the first one has
+/// asked before others would, and n ranks do not send n² questions. The run hangs if for the whole limit no rank had an
+/// event, and each rank has either answered recently or was asked for the whole limit without an answer. Silence counts
+/// only for ranks that can be heard.
 class Inquiry {
  public:
   enum class Action : std::uint8_t { none, ask, report };
@@ -27,6 +29,8 @@ class Inquiry {
   void answered(int rank, RankStatus const& status, double now);
   /// To be done now, if this rank's own state is `status`. After `report` the caller does not ask again.
   Action next(RankStatus const& status, double now);
+  /// Whether this rank asks the others at present.
+  bool is_open() const { return open_since_.has_value(); }
   /// Ends the questions; what was learnt of the ranks' progress stays.
   void close() { open_since_.reset(); }
 
@@ -34,6 +38,7 @@ class Inquiry {
   std::vector<std::optional<RankStatus>> const& statuses() const { return statuses_; }
 
  private:
+  double patience() const { return limit_ / 10 * (1 + static_cast<double>(own_) / static_cast<double>(heard_.size())); }
   double question_interval() const { return limit_ / 20; }
   double fresh_for() const { return limit_ / 4; }
   /// Whether none of the ranks can still show progress that is not known here.

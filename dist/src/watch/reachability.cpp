@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto timeout = std::chrono::seconds(2);
-constexpr auto between_questions = std::chrono::milliseconds(100);
+constexpr auto first_pause = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -32,13 +32,15 @@ Reachability::Reachability(SideChannel const& channel)
 std::vector<int> Reachability::ask() const {
   auto const end = Clock::now() + timeout;
   auto next_question = Clock::now();
+  auto pause = first_pause;
   std::vector<int> silent;
   do {
     silent.clear();
     std::ranges::copy_if(asked_, std::back_inserter(silent),
                          [this](int rank) { return !heard_[static_cast<std::size_t>(rank)].load(); });
     if (!silent.empty() && Clock::now() >= next_question) {
-      next_question = Clock::now() + between_questions;
+      next_question = Clock::now() + pause;
+      pause *= 2;  // ranks that are slow to answer are not asked faster than they can
       for (int const rank : silent) {
         channel_.send(rank, SideChannel::Kind::question);
       }

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -65,7 +66,10 @@ sockaddr_in address_of(std::uint32_t address, std::uint32_t port) {
 
 }  // namespace
 
-SideChannel::SideChannel(Communicator const& world) : rank_(world.rank()) {
+SideChannel::SideChannel(Communicator const& world)
+    : rank_(world.rank()),
+      heard_at_(static_cast<std::size_t>(world.size())),
+      datagram_(sizeof(DatagramHeader) + max_content) {
   socket_ = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   wakes_ = ::eventfd(0, EFD_CLOEXEC);
   sockaddr_in const any = address_of(htonl(INADDR_ANY), 0);
@@ -103,28 +107,43 @@ void SideChannel::send(int rank, Kind kind, std::span<std::byte const> content) 
   std::vector<std::byte> datagram(sizeof header + std::min(content.size(), max_content));
   std::memcpy(datagram.data(), &header, sizeof header);
   std::copy_n(content.begin(), datagram.size() - sizeof header, datagram.begin() + sizeof header);
+  std::uint32_t const heard_at = heard_at_[static_cast<std::size_t>(rank)].load();
   for (sockaddr_in const& address : peers_[static_cast<std::size_t>(rank)].addresses) {
+    if (heard_at != 0 && address.sin_addr.s_addr != heard_at) {
+      continue;
+    }
     static_cast<void>(::sendto(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                                reinterpret_cast<sockaddr const*>(&address), sizeof address));
   }
 }
 
-std::optional<SideChannel::Message> SideChannel::receive(std::chrono::milliseconds timeout) const {
+std::optional<SideChannel::Message> SideChannel::receive(std::chrono::milliseconds timeout) {
   std::array<pollfd, 2> ready{pollfd{socket_, POLLIN, 0}, pollfd{wakes_, POLLIN, 0}};
   if (::poll(ready.data(), ready.size(), static_cast<int>(timeout.count())) <= 0 || ready[0].revents == 0) {
     return std::nullopt;
   }
-  std::vector<std::byte> datagram(sizeof(DatagramHeader) + max_content);
-  auto const bytes = ::recv(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT);
+  sockaddr_in from{};
+  socklen_t size = sizeof from;
+  auto const bytes =
+      ::recvfrom(socket_, datagram_.data(), datagram_.size(), MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &size);
   DatagramHeader header{};
   if (bytes < static_cast<ssize_t>(sizeof header)) {
     return std::nullopt;
   }
-  std::memcpy(&header, datagram.data(), sizeof header);
-  if (header.job != job_ || header.sender < 0 || header.sender >= size()) {
+  std::memcpy(&header, datagram_.data(), sizeof header);
+  if (header.job != job_ || header.sender < 0 || header.sender >= this->size()) {
     return std::nullopt;
   }
-  return Message{header.kind, header.sender, {datagram.begin() + sizeof header, datagram.begin() + bytes}};
+  note_address(header.sender, from.sin_addr.s_addr);
+  return Message{header.kind, header.sender, {datagram_.begin() + sizeof header, datagram_.begin() + bytes}};
+}
+
+void SideChannel::note_address(int rank, std::uint32_t address) {
+  // An address that the rank did not give, as behind a translation of addresses, may not lead back.
+  auto const& addresses = peers_[static_cast<std::size_t>(rank)].addresses;
+  if (std::ranges::any_of(addresses, [&](sockaddr_in const& each) { return each.sin_addr.s_addr == address; })) {
+    heard_at_[static_cast<std::size_t>(rank)].store(address);
+  }
 }
 
 void SideChannel::wake() const {

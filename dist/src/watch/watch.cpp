@@ -68,8 +68,8 @@ struct Watch::State {
   }
 
   void watch(std::stop_token const& stop);
-  /// Handles at most one message, waiting for it at most this long, and measures time.
-  void look(std::chrono::milliseconds timeout);
+  /// Handles at most one message, waiting for it at most this long, and measures time. Returns whether one came.
+  bool look(std::chrono::milliseconds timeout);
   void handle(SideChannel::Message const& message);
   /// Asks the other ranks, or reports a hang, if it is time.
   void investigate();
@@ -105,7 +105,7 @@ RankStatus Watch::State::own_status() const {
   return status;
 }
 
-void Watch::State::look(std::chrono::milliseconds timeout) {
+bool Watch::State::look(std::chrono::milliseconds timeout) {
   auto const message = channel->receive(timeout);
   auto const now = Clock::now();
   // A longer time means that this process was stopped or got no processor.
@@ -127,22 +127,25 @@ void Watch::State::look(std::chrono::milliseconds timeout) {
   if (message) {
     handle(*message);
   }
+  return message.has_value();
 }
 
 void Watch::State::handle(SideChannel::Message const& message) {
   switch (message.kind) {
     case SideChannel::Kind::question: {
+      reachability->heard(message.sender);
       RankStatus const status = own_status();
       channel->send(message.sender, SideChannel::Kind::status, std::as_bytes(std::span(&status, 1)));
-      // The lowest rank that can decide and still asks decides: this rank leaves it to that one for a while.
-      if (message.sender < channel->rank() && !message.content.empty()) {
+      // One rank that can decide is enough, of several that ask at once the lowest: this rank leaves it to that one for
+      // a while.
+      if (!message.content.empty() && (message.sender < channel->rank() || !inquiry->is_open())) {
         trust_until = elapsed + options.hang_seconds / 4;
       }
       break;
     }
     case SideChannel::Kind::status:
       if (message.content.size() == sizeof(RankStatus)) {
-        reachability->answered(message.sender);
+        reachability->heard(message.sender);
         inquiry->answered(message.sender, status_from(message.content), elapsed);
       }
       break;
@@ -182,9 +185,15 @@ void Watch::State::investigate() {
     case Inquiry::Action::ask: {
       // A question that has content says that this rank can decide.
       std::vector<std::byte> const content(inquiry->reaches_all() ? 1 : 0);
-      for (int rank = 0; rank < channel->size(); ++rank) {
+      int asked = 0;
+      for (int rank = 0; rank < channel->size() && !ended; ++rank) {
         if (rank != channel->rank()) {
           channel->send(rank, SideChannel::Kind::question, content);
+          ++asked;
+        }
+        // The answers of many ranks at once would not fit into the socket's memory.
+        constexpr int at_once = 64;
+        while (asked % at_once == 0 && look(std::chrono::milliseconds(1))) {
         }
       }
       break;

@@ -17,19 +17,27 @@ TEST(Cluster, CoresAreShownAsRanges) {
 }
 
 TEST(Cluster, MoreRanksThanCoresAreAFaultAndSharedCoresAWarning) {
-  EXPECT_EQ(binding_of({{"n1", {0}}, {"n1", {1}}, {"n2", {0}}}).kind, Kind::good) << "another host's core 0";
-  Finding const shared = binding_of({{"n1", {0, 1}}, {"n1", {1, 2}}});
+  EXPECT_EQ(binding_of({{"n1", {0}}, {"n1", {1}}, {"n2", {0}}}, {}).kind, Kind::good) << "another host's core 0";
+  Finding const shared = binding_of({{"n1", {0, 1}}, {"n1", {1, 2}}}, {});
   EXPECT_EQ(shared.kind, Kind::warning) << "as with ranks that are bound to sockets";
   expect_contains(shared.found, "ranks share cores on n1:");
-  Finding const chained = binding_of({{"n1", {0}}, {"n1", {1}}, {"n1", {0, 1}}, {"n1", {2}}});
+  Finding const chained = binding_of({{"n1", {0}}, {"n1", {1}}, {"n1", {0, 1}}, {"n1", {2}}}, {});
   EXPECT_EQ(chained.kind, Kind::failed);
   EXPECT_EQ(chained.found, "3 ranks on n1 have 2 cores together (0-1)");
-  Finding const crowded = binding_of({{"n1", {3}}, {"n1", {3}}});
+  Finding const crowded = binding_of({{"n1", {3}}, {"n1", {3}}}, {});
   EXPECT_EQ(crowded.kind, Kind::failed);
   EXPECT_EQ(crowded.found, "2 ranks on n1 have 1 cores together (3)");
-  Finding const unbound = binding_of({{"n1", {0, 1}}, {"n1", {0, 1}}, {"n2", {0}}});
+  Finding const unbound = binding_of({{"n1", {0, 1}}, {"n1", {0, 1}}, {"n2", {0}}}, {});
   EXPECT_EQ(unbound.kind, Kind::warning);
   expect_contains(unbound.found, "share cores on n1:");
+}
+
+TEST(Cluster, RanksThatAreScatteredOverDomainsAreAWarning) {
+  NodeTopology const node{{{{0}, 0, 0}, {{1}, 1, 1}}};
+  EXPECT_EQ(binding_of({{"n1", {0}}, {"n1", {1}}}, node).kind, Kind::good);
+  Finding const wide = binding_of({{"n1", {0, 1}}}, node);
+  EXPECT_EQ(wide.kind, Kind::warning);
+  EXPECT_EQ(wide.found, "rank 0 on n1 may run in 2 NUMA domains");
 }
 
 TEST(Cluster, WhatDiffersBetweenHostsIsNamed) {

@@ -41,6 +41,8 @@ class RunReport {
   /// The memory that this rank will need at most; zeros if it could not be predicted.
   MemoryPlan const& plan() const { return plan_; }
   MeshText const& mesh() const { return mesh_; }
+  /// The hosts of the ranks.
+  std::vector<std::string> const& hosts() const { return hosts_; }
   /// The memory that training will need.
   std::string const& memory_table() const { return memory_; }
 

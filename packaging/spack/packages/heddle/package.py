@@ -38,6 +38,7 @@ class Heddle(CMakePackage):
     depends_on("fmt@9:")
     depends_on("tomlplusplus@3.3:")
     depends_on("sentencepiece@0.1.91:")
+    depends_on("hwloc@2:")
     depends_on("icu4c")
     depends_on("openssl@3:")
     depends_on("openblas threads=none")
