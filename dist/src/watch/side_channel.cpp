@@ -139,7 +139,7 @@ std::optional<SideChannel::Message> SideChannel::receive(std::chrono::millisecon
 }
 
 void SideChannel::note_address(int rank, std::uint32_t address) {
-  // An address that the rank did not give, as behind a translation of addresses, may not lead back.
+  // An address that the rank did not give (a router translated it) may not lead to the rank.
   auto const& addresses = peers_[static_cast<std::size_t>(rank)].addresses;
   if (std::ranges::any_of(addresses, [&](sockaddr_in const& each) { return each.sin_addr.s_addr == address; })) {
     heard_at_[static_cast<std::size_t>(rank)].store(address);

@@ -180,7 +180,8 @@ TEST(ManyWatches, AHangOfThousandRanksIsNamedByDatagramsInProportionToTheirNumbe
                    std::to_string(ranks - 1) + " in all", ": waiting in world.barrier 2 while training step 7"});
   EXPECT_EQ(run.reported.load(), ranks);
   EXPECT_EQ(run.printed.load(), 1) << "they are on one host";
-  // Each rank asks 32 others at the start, at first by each of their addresses, and one rank asks all some twenty times.
+  // Each rank asks 32 others at the start, at first by each of their addresses, and one rank asks all some twenty
+  // times.
   EXPECT_LT(run.at_start.received, 512 * ranks);
   EXPECT_LT(run.at_hang.received, 128 * ranks);
   print_figures(

@@ -132,7 +132,8 @@ NeighbourGroups inner_groups(MeshShape const& shape) {
   return {std::string(axis.name()), shape.size(axis)};
 }
 
-std::string describe_binding(std::vector<RankCores> const& ranks, NodeTopology const& node, NeighbourGroups const& groups) {
+std::string describe_binding(std::vector<RankCores> const& ranks, NodeTopology const& node,
+                             NeighbourGroups const& groups) {
   Places const places(node);
   std::vector<SharedCores> const shared = shared_cores(ranks);
   if (!shared.empty()) {

@@ -18,7 +18,7 @@ struct RankCores {
 
 /// The processors on which this process may run, ascending.
 std::vector<int> own_cores();
-/// Those of all ranks, whose hosts are given. Collective over `world`.
+/// The processors of all ranks, whose hosts are given. Collective over `world`.
 std::vector<RankCores> gather_rank_cores(Communicator const& world, std::vector<std::string> const& hosts);
 
 /// Ranks of a host that can run on cores of one another, and these cores.
@@ -41,7 +41,8 @@ struct NeighbourGroups {
 /// The tensor groups, or the context groups where those have one rank.
 NeighbourGroups inner_groups(MeshShape const& shape);
 /// "1 core for each rank; tensor groups in one NUMA domain", or that ranks share cores. The hosts are like `node`.
-std::string describe_binding(std::vector<RankCores> const& ranks, NodeTopology const& node, NeighbourGroups const& groups);
+std::string describe_binding(std::vector<RankCores> const& ranks, NodeTopology const& node,
+                             NeighbourGroups const& groups);
 
 /// The options with which launchers place ranks side by side, with as many cores for each as there are for all, and
 /// none in two NUMA domains.
