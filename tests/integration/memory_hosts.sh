@@ -3,7 +3,7 @@
 # lost; the run resumes from the others', also without that host, bitwise as the run of one rank. With two memories lost it resumes
 # from the disk, and names what is missing.
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
-needs_open_mpi "memory of three hosts"
+needs_end_over_hosts "memory of three hosts"
 reason=$("$hosts" why_not)
 [ -z "$reason" ] || { echo "NOT RUN: memory of three hosts, because $reason"; exit 77; }
 start_hosts hosts host1 host2 host3
@@ -15,8 +15,7 @@ common=(--set model.d_model=256 --set model.d_ff=1024 --set train.deterministic=
 train() { # train PLACES OPTIONS...
   local places=$1
   shift
-  "$hosts" on hosts host1 timeout -k 2 120 "$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include eth0 \
-    --mca btl_tcp_if_include eth0 --mca pml ob1 --mca btl self,vader,tcp --host "$places" --map-by node \
+  "$hosts" on hosts host1 timeout -k 2 120 "$HEDDLE_MPIRUN" "${over_hosts[@]}" --host "$places" "${by_node[@]}" \
     "$HEDDLE" train run.toml "${common[@]}" --set train.steps=$steps --set checkpoint.memory_every_steps=1 "$@" > log 2>&1 < /dev/null
 }
 on_all() { # on_all COMMAND: prints its output on each host, one line each

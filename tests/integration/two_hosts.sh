@@ -3,7 +3,7 @@
 # inside a host and once across, against the run of one rank. The hosts' interface counters show the traffic over the
 # link.
 source "$(dirname "${BASH_SOURCE[0]}")/common"
-needs_open_mpi "training over two hosts"
+needs_end_over_hosts "training over two hosts"
 reason=$("$hosts" why_not)
 [ -z "$reason" ] || { echo "NOT RUN: training over two hosts, because $reason"; exit 77; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -31,8 +31,7 @@ train() {
   local directory=$1 before1 before2 code=0
   shift
   before1=$(sent host1) before2=$(sent host2)
-  "$hosts" on hosts host1 timeout -k 2 120 "$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include eth0 \
-    --mca btl_tcp_if_include eth0 --mca pml ob1 --mca btl self,vader,tcp -np 4 "$@" \
+  "$hosts" on hosts host1 timeout -k 2 120 "$HEDDLE_MPIRUN" "${over_hosts[@]}" -np 4 "$@" \
     "$HEDDLE" train run.toml --set run.directory="$directory" \
     --set parallel.tensor=2 --set parallel.data=2 > log 2>&1 < /dev/null || code=$?
   [ "$code" -eq 0 ] || fail "$directory: exit code $code"
@@ -70,8 +69,7 @@ equal() {
 }
 
 # doctor --cluster sees both hosts, and from one another.
-"$hosts" on hosts host1 timeout -k 2 120 "$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include eth0 \
-  --mca btl_tcp_if_include eth0 --mca pml ob1 --mca btl self,vader,tcp -np 4 --host host1:2,host2:2 --bind-to none \
+"$hosts" on hosts host1 timeout -k 2 120 "$HEDDLE_MPIRUN" "${over_hosts[@]}" -np 4 --host host1:2,host2:2 --bind-to none \
   "$HEDDLE" doctor --cluster . > log 2>&1 < /dev/null || fail "doctor --cluster"
 grep -q '^rank 2 *host2 ' log && grep -q '^ok *network *host1 - host2: ' log && grep -q '^ok *files .* is seen by all hosts' log &&
   grep -q '^ok *locks ' log && grep -q '^ok *hosts *2 with the same processor' log || fail "doctor --cluster misses something"
@@ -90,7 +88,9 @@ train inside --host host1:4
 # of two sublayers, forward and backward. Both directions count.
 tokens=$(sed -n "s/.*\"step\":$steps,.*\"tokens\":\([0-9]*\).*/\1/p" one/metrics.jsonl)
 for placement in slot node; do
-  train "by_$placement" --host host1:2,host2:2 --map-by $placement
+  places=()
+  [ $placement = slot ] || places=("${by_node[@]}")
+  train "by_$placement" --host host1:2,host2:2 "${places[@]}"
   least=$((parameters * 4 * steps)) what="$parameters parameters x $steps steps x 4 bytes"
   [ $placement = slot ] || least=$((tokens * d_model * 4 * 4)) what="$tokens tokens x $d_model values x 4 times x 4 bytes"
   echo "tensor 2 x data 2, by $placement: host1 sent $first_sent bytes, host2 $second_sent; at least $what = $least"

@@ -81,9 +81,8 @@ link_case() {
   for host in $(seq $((ranks / slots))); do places+=${places:+,}host$host:$slots; done
   victim=$((RANDOM % (ranks / slots) + 1))
   point=host$victim
-  { "$hosts" on hosts switch timeout -k 1 100 "$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include 10.77.0.0/24 \
-    --mca btl_tcp_if_include 10.77.0.0/24 --mca pml ob1 --mca btl self,vader,tcp --host "$places" -np "$ranks" \
-    sh -c '"$@"; code=$?; echo "$OMPI_COMM_WORLD_RANK $code $(date +%s%N)" >> "$0"; exit $code' "$name.ended" \
+  { "$hosts" on hosts switch timeout -k 1 100 "$HEDDLE_MPIRUN" "${over_hosts[@]}" --host "$places" -np "$ranks" \
+    sh -c '"$@"; code=$?; echo "${OMPI_COMM_WORLD_RANK:-$PMI_RANK} $code $(date +%s%N)" >> "$0"; exit $code' "$name.ended" \
     "$HEDDLE" train run.toml "${training[@]}" "${mesh[@]}" --set train.hang_seconds=1.5 --set run.directory="$name" || true; } > "$name.log" 2>&1 &
   local job=$!
   touch "$name.ended"

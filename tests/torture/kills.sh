@@ -67,8 +67,8 @@ disturb() {
   while [ "$1" != -- ]; do launcher+=("$1") && shift; done
   shift
   plan "$name" "$count" "${victims[@]}"
-  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" -- "${launcher[@]}" -x LD_PRELOAD="$points:${LD_PRELOAD:-}" \
-    -x HEDDLE_KILL_PLAN="$PWD/$name.plan" -x HEDDLE_KILL_EVENTS="$PWD/$name.events" > "$name.log" 2>&1 || code=$?
+  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" -- "${launcher[@]}" env LD_PRELOAD="$points:${LD_PRELOAD:-}" \
+    HEDDLE_KILL_PLAN="$PWD/$name.plan" HEDDLE_KILL_EVENTS="$PWD/$name.events" > "$name.log" 2>&1 || code=$?
   recovered "$name" "$code" "$count"
   same "$whole" "$name" "$steps"
   rm -rf "$name"
@@ -88,8 +88,7 @@ done
 kill_hosts() {
   # Two ranks on two of three virtual hosts, which are killed whole; the launcher is on another machine.
   on=("$hosts" on "$work/hosts" switch)
-  local over=("$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24
-    --mca pml ob1 --mca btl self,vader,tcp --host '{hosts}' -np '{ranks}')
+  local over=("$HEDDLE_MPIRUN" "${over_hosts[@]}" --host '{hosts}' -np '{ranks}')
   for number in $(seq $(((kills + 79) / 80))); do
     layout=${layouts[$((number % ${#layouts[@]}))]}
     disturb "hosts_$number" "whole_$layout" $((kills < at_once ? kills : at_once)) host -- "${over[@]}" -- \
