@@ -47,8 +47,8 @@ void require_announced_ranks(int ranks) {
   if (announced > 1 && ranks == 1) {
     throw ConfigError(
         "the launcher started {} ranks, but MPI sees one: this MPI does not know the launcher; use the "
-        "mpirun of the MPI that Heddle was built with, or srun with its --mpi type (srun --mpi=list)",
-        announced);
+        "mpirun of the MPI that Heddle was built with, or srun --mpi={} (srun --mpi=list names the types)",
+        announced, slurm_mpi_type());
   }
 }
 
