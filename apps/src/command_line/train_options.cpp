@@ -19,6 +19,8 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
        "go back to the checkpoint of this step; newer ones are moved aside to rejected-…")  //
       ("new-data", po::bool_switch(&options.new_data),
        "resume on another dataset than the checkpoint's, from its start")  //
+      ("stage-data", without_default(options.stage_data, "DIR"),
+       "copy the datasets into DIR on each host, such as a disk of the node, and train from the copies")  //
       ("trace", po::value(&options.trace)->value_name("N"),
        "write the first N steps of the first start to trace.json in the run's directory: "
        "docs/reference/run-directory.md");
@@ -60,6 +62,9 @@ std::vector<std::string> arguments_to_resume(TrainOptions const& options, std::f
   }
   if (options.new_data) {
     words.emplace_back("--new-data");
+  }
+  if (!options.stage_data.empty()) {
+    words.insert(words.end(), {"--stage-data", options.stage_data});
   }
   if (options.verbosity != Verbosity::normal) {
     words.emplace_back(options.verbosity == Verbosity::quiet ? "-q" : "-v");

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <thread>
 #include <utility>
 
 namespace heddle {
@@ -108,6 +110,23 @@ void CheckpointKeeper::log(CommitResult const& result) const {
   setup_.log.info(result.times);
 }
 
+void CheckpointKeeper::insist(std::function<void()> const& save) const {
+  using std::chrono_literals::operator""ms;
+  for (auto const pause : {500ms, 2000ms}) {
+    try {
+      save();
+      return;
+    } catch (Error const& error) {  // the same on all ranks
+      if (error.code() != ExitCode::failure) {
+        throw;
+      }
+      setup_.log.warn(fmt::format("{}; it is tried again", error.what()));
+      std::this_thread::sleep_for(pause);
+    }
+  }
+  save();
+}
+
 void CheckpointKeeper::keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request) {
   if (request.disk) {
     finish();
@@ -121,17 +140,21 @@ void CheckpointKeeper::keep_on_disk(CheckpointContents const& contents, TensorSt
   bool const background = checkpoint().async && !request.wait;
   auto const snapshot = request.memory || background ? keep_in_memory(contents, tensors) : std::nullopt;
   if (background && snapshot) {
-    in_flight_ = disk_.begin(setup_.world, *snapshot);
+    source_ = snapshot;
+    insist([&] { in_flight_ = disk_.begin(setup_.world, *source_); });
     return;
   }
-  log(disk_.commit(setup_.world, contents, tensors, checkpoint().writers));
+  insist([&] { log(disk_.commit(setup_.world, contents, tensors, checkpoint().writers)); });
   committed_step_ = contents.state.step;
 }
 
 void CheckpointKeeper::finish() {
   if (in_flight_) {
     std::int64_t const step = in_flight_->step();
-    log(disk_.finish(setup_.world, std::move(in_flight_)));
+    insist([&] {
+      auto begun = in_flight_ ? std::move(in_flight_) : disk_.begin(setup_.world, *source_);
+      log(disk_.finish(setup_.world, std::move(begun)));
+    });
     committed_step_ = step;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/io/checkpoint/memory_store.hpp>
@@ -51,7 +52,8 @@ class CheckpointKeeper {
   /// The part of a request that is still to be done.
   Request remaining(Request const& asked, std::int64_t step) const;
   /// Writes the state; with checkpoint.async the checkpoint on disk is only started, and the previous one is finished.
-  /// Throws Error as CheckpointStore::commit does; if only memory fails, that is noted.
+  /// A save that fails is made twice more, with a warning. Throws Error as CheckpointStore::commit does; if only memory
+  /// fails, that is noted.
   void keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request);
 
   /// True while a checkpoint on disk is started and not finished.
@@ -85,6 +87,8 @@ class CheckpointKeeper {
   std::optional<MemoryCheckpoint> keep_in_memory(CheckpointContents const& contents, TensorStream& tensors);
   void keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request);
   void log(CommitResult const& result) const;
+  /// Calls save(), up to three times where it fails because of files.
+  void insist(std::function<void()> const& save) const;
 
   Setup setup_;
   CheckpointStore disk_;
@@ -93,6 +97,7 @@ class CheckpointKeeper {
   std::int64_t committed_step_ = -1;
   std::int64_t memory_step_ = -1;
   std::unique_ptr<BackgroundCommit> in_flight_;
+  std::optional<MemoryCheckpoint> source_;  ///< of in_flight_
 };
 
 }  // namespace heddle

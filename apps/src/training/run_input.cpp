@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/layout.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/run_packs.hpp>
 #include <iterator>
@@ -16,8 +17,23 @@ namespace heddle {
 
 namespace {
 
-TrainingData open_data(Config const& config, Task const& task, bool prefixes) {
-  TrainingData data = open_training_data(config);
+/// Copies the datasets where --stage-data asks for it; rank 0's options hold.
+StagedData stage_data(TrainerSetup const& setup) {
+  Communicator const& world = setup.parallel.world;
+  std::string const directory = broadcast_text(world, setup.options.stage_data);
+  if (directory.empty()) {
+    return {};
+  }
+  DataFiles const files = files_of(setup.config);
+  StagedData staged = stage_datasets(files.datasets, directory, world, [&] { setup.watch.heartbeat(); });
+  for (std::string const& text : files.texts) {
+    staged.warnings.push_back(fmt::format("{} is text, which --stage-data does not copy; it is read itself", text));
+  }
+  return staged;
+}
+
+TrainingData open_data(Config const& config, Task const& task, bool prefixes, DatasetCopies const& copies) {
+  TrainingData data = open_training_data(config, copies);
   make_validation_samples(config, task, prefixes, data);
   for (ValidationSet const& set : data.valid) {
     if (all_samples(*set.samples, config.model.max_length).samples.empty()) {
@@ -38,7 +54,8 @@ RunInput::RunInput(TrainerSetup const& setup)
       times_(setup.times),
       model_(describe_model(config_.model, setup.registries.layers)),
       task_(setup.registries.tasks.of(config_)),
-      data_(open_data(config_, task_, model_.needs_prefixes())),
+      staged_(stage_data(setup)),
+      data_(open_data(config_, task_, model_.needs_prefixes(), staged_.copies)),
       // Ranks with one data coordinate train on the same samples. Only rank 0 has the standard input.
       reader_(BatchPlanner(training_mixture(config_, task_, data_,
                                             {.prefixes = model_.needs_prefixes(), .fields = model_.fields()}),
@@ -70,7 +87,8 @@ PlannedPacks RunInput::largest_packs() const {
 
 std::vector<std::string> RunInput::warnings() const {
   std::int64_t const longest = config_.model.max_length;
-  std::vector<std::string> warnings = warnings_about(mixture(), longest);
+  std::vector<std::string> warnings = staged_.warnings;
+  std::ranges::move(warnings_about(mixture(), longest), std::back_inserter(warnings));
   for (ValidationSet const& set : data_.valid) {
     std::string const warning = set.samples->warning();
     if (!set.tag.empty() && std::ranges::count(warnings, warning) == 0) {  // it is said once of a corpus's own tag

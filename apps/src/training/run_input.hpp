@@ -3,6 +3,7 @@
 #include <functional>
 #include <heddle/core/training/planned_packs.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
+#include <heddle/io/dataset/staged_data.hpp>
 #include <heddle/io/samples/batch_reader.hpp>
 #include <heddle/io/samples/training_data.hpp>
 #include <map>
@@ -17,8 +18,9 @@ namespace heddle {
 /// The data of a run: the batches that it is trained on, and the sets that it is validated on.
 class RunInput {
  public:
-  /// Opens the data. Throws as open_training_data does, DataError for a validation set without a sample that is short
-  /// enough, ConfigError where the training data has none that is long enough for the layout. Not collective.
+  /// Copies datasets, if the options say where, and opens the data. Throws as open_training_data does, DataError for a
+  /// validation set without a sample that is short enough, ConfigError where the training data has none that is long
+  /// enough for the layout. Collective over the world.
   explicit RunInput(TrainerSetup const& setup);
   /// Does not wait for the rest of a stream.
   ~RunInput();
@@ -31,8 +33,10 @@ class RunInput {
   SampleTotals const& totals() const { return reader_.totals(); }
   /// The micro-batches of this rank that need the most memory. Reads a few.
   PlannedPacks largest_packs() const;
-  /// Warnings about sentences that are too long, where they are a share of the data that a user would miss, and about
-  /// tags that the vocabulary lacks.
+  /// The line about datasets that are read from copies; "" without.
+  std::string const& staging() const { return staged_.summary; }
+  /// Warnings about files that were not copied, about sentences that are too long, where they are a share of the data
+  /// that a user would miss, and about tags that the vocabulary lacks.
   std::vector<std::string> warnings() const;
 
   /// Continues where the checkpoint's run does; in a corpus with other data than then at the first sample, in the next
@@ -71,6 +75,7 @@ class RunInput {
   StepTimes& times_;
   ModelDescription model_;
   Task const& task_;
+  StagedData staged_;
   TrainingData data_;
   BatchReader reader_;
 };

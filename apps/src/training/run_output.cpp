@@ -57,9 +57,8 @@ RunOutput::RunOutput(TrainerSetup const& setup, RunInput const& input)
            earlier_starts() > 0 && std::filesystem::exists(setup.directory / "log.txt")),
       report_{announce(input), input.largest_packs()} {
   log_.header(report_.mesh().line);
-  if (std::string const cores = describe_cores_of(setup_.parallel, report_.hosts()); !cores.empty()) {
-    log_.header(cores);
-  }
+  log_.header(describe_cores_of(setup_.parallel, report_.hosts()));
+  log_.header(input.staging());
   log_.notice(report_.mesh().warning);
   log_.debug(report_.mesh().table + report_.memory_table());
   for (std::string const& note :

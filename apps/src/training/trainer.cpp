@@ -7,9 +7,11 @@
 #include <chrono>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/host_name.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/state/replica_check.hpp>
+#include <heddle/io/files/file_troubles.hpp>
 #include <thread>
 #include <utility>
 
@@ -267,6 +269,7 @@ void Trainer::after_step(StepReport const& report, StopSignal const& signal) {
   }
   report_stage();
   report_commands();
+  report_file_troubles();
   std::int64_t const check_every = config_.train.check_every_steps;
   if (check_every > 0 && state_.step % check_every == 0) {
     check_replicas(setup_.parallel, model_.engine().parameters(), &model_.engine().optimizer());
@@ -331,6 +334,16 @@ void Trainer::report_commands() {
   }
 }
 
+void Trainer::report_file_troubles() {
+  for (std::string const& trouble : take_file_troubles()) {
+    if (setup_.is_rank_zero()) {
+      output_.log().warn(trouble);
+    } else {
+      warn(fmt::format("rank {} on {}: {}", setup_.parallel.world.rank(), host_name(), trouble));
+    }
+  }
+}
+
 void Trainer::await_commands(StopSignal const& signal) {
   setup_.watch.phase("waiting for validation commands after step", state_.step);
   report_commands();
@@ -374,10 +387,15 @@ bool Trainer::finish_validation(StopSignal const& signal) {
   return true;
 }
 
-Trainer::Requests Trainer::requests(StopSignal const& signal) const {
-  RunDirectory const* const directory = output_.directory();
-  std::array<std::int32_t, 3> found{signal.received() ? 1 : 0, directory != nullptr && !directory->in_place() ? 1 : 0,
-                                    checkpoints_.writes() ? 1 : 0};
+Trainer::Requests Trainer::requests(StopSignal const& signal) {
+  constexpr std::chrono::seconds between_looks{1};  // each is a question to the file system's server
+  bool gone = false;
+  auto const now = std::chrono::steady_clock::now();
+  if (RunDirectory const* const directory = output_.directory(); directory != nullptr && now >= next_look_) {
+    gone = !directory->in_place();
+    next_look_ = now + between_looks;
+  }
+  std::array<std::int32_t, 3> found{signal.received() ? 1 : 0, gone ? 1 : 0, checkpoints_.writes() ? 1 : 0};
   all_reduce_values<std::int32_t>(setup_.parallel.world, found, ReduceOp::max);
   return {found[0] != 0, found[1] != 0, checkpoints_.in_flight() && found[2] == 0};
 }
@@ -448,6 +466,7 @@ ExitCode Trainer::stop(StopSignal const& signal) {
 }
 
 void Trainer::end(std::string const& how) {
+  report_file_troubles();
   setup_.watch.finish("reporting after step", state_.step);
   if (auto const useless = loss_watch_.at_end(); useless && setup_.is_rank_zero() && setup_.times.seconds().steps > 0) {
     output_.log().warn(*useless);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <heddle/core/base/error.hpp>
 #include <optional>
 #include <string>
@@ -53,6 +54,8 @@ class Trainer {
   void take_validation(ValidationResult const& validation);
   /// Reports what programs have measured beside the steps; on rank 0.
   void report_commands();
+  /// Warns of faults of files that this rank has got over.
+  void report_file_troubles();
   /// Waits for the programs that still measure, until a signal comes, and reports.
   void await_commands(StopSignal const& signal);
   /// Ends them, and reports.
@@ -70,7 +73,7 @@ class Trainer {
     bool finish = false;   ///< all ranks have written their parts of a checkpoint
   };
   /// Collective over the world.
-  Requests requests(StopSignal const& signal) const;
+  Requests requests(StopSignal const& signal);
   /// Makes the run's directory again and writes a checkpoint there; collective over the world.
   void restore_directory();
   /// Compares the replicas, then writes; collective over the world.
@@ -103,7 +106,8 @@ class Trainer {
   TrainingState state_;
   std::int64_t stage_ = 0;  ///< RunInput::stage after the last step
   FiniteSteps finite_steps_;
-  LossWatch loss_watch_;  ///< rank 0's
+  LossWatch loss_watch_;                               ///< rank 0's
+  std::chrono::steady_clock::time_point next_look_{};  ///< at the run's directory
 };
 
 }  // namespace heddle

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,15 +64,6 @@ bool has_rejected(fs::path const& directory) {
 /// True if a leftover has not changed for a day: then no process is still writing it, even without file locks.
 bool is_old(fs::path const& path) {
   return fs::last_write_time(path) + leftover_age < fs::file_time_type::clock::now();
-}
-
-/// The free bytes of a file system, as it says; quotas show only when writing.
-std::int64_t free_at(fs::path const& directory) {
-  struct statvfs status {};
-  if (::statvfs(directory.c_str(), &status) != 0) {
-    return std::numeric_limits<std::int64_t>::max();
-  }
-  return static_cast<std::int64_t>(std::uint64_t{status.f_bavail} * status.f_frsize);
 }
 
 bool is_unfinished(fs::path const& path) {
@@ -193,7 +183,7 @@ std::int64_t CheckpointStore::free_bytes() const {
       leftovers += is_unfinished(entry.path()) ? bytes_below(entry.path()) : 0;
     }
   }
-  std::int64_t const free = free_at(place);
+  std::int64_t const free = free_bytes_at(place);
   return free + std::min(leftovers, std::numeric_limits<std::int64_t>::max() - free);
 }
 
@@ -213,7 +203,7 @@ bool CheckpointStore::prepare(Communicator const& world, Writing& writing, std::
   }
   on_rank_0(world, [&] {
     remove_leftovers(*writing.lock, writing.result);
-    if (std::int64_t const free = free_at(directory_); free < bytes) {
+    if (std::int64_t const free = free_bytes_at(directory_); free < bytes) {
       throw Error("{}: {} bytes are needed, {} are free", directory_.string(), bytes, free);
     }
     writing.unfinished.emplace(directory_ / temporary_name(checkpoint_directory_name(writing.step)));

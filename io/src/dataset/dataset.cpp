@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/files/file_troubles.hpp>
 #include <heddle/io/files/sha256.hpp>
 
 #include "format.hpp"
@@ -31,8 +32,8 @@ class DatasetFile {
     std::unique_ptr<ProtectedArray> values;  ///< StoredValues of its elements
   };
 
-  /// Opens and checks it. The file must have the vocabulary, if one is given, which is otherwise read.
-  DatasetFile(std::filesystem::path const& path, std::optional<Vocabulary> const& known);
+  /// Checks it. The file must have the vocabulary, if one is given, which is otherwise read.
+  DatasetFile(hdf5::File file, std::optional<Vocabulary> const& known);
 
   std::string where() const { return file_.where(); }
   bool has_lines() const { return lines_; }
@@ -111,8 +112,7 @@ std::filesystem::path const& require_hdf5(std::filesystem::path const& path) {
 
 }  // namespace
 
-DatasetFile::DatasetFile(std::filesystem::path const& path, std::optional<Vocabulary> const& known)
-    : file_(hdf5::File::open(require_hdf5(path))) {
+DatasetFile::DatasetFile(hdf5::File file, std::optional<Vocabulary> const& known) : file_(std::move(file)) {
   check_format();
   read_vocabulary(known);
   open_sides();
@@ -288,6 +288,24 @@ void DatasetFile::read_findings() {
   }
 }
 
+namespace {
+
+/// Opens a file's copy, if it has one that can be opened; else the file.
+std::unique_ptr<DatasetFile> open_file(std::string const& path, DatasetCopies const& copies,
+                                       std::optional<Vocabulary> const& known) {
+  if (auto const copy = copies.find(path); copy != copies.end()) {
+    try {
+      return std::make_unique<DatasetFile>(hdf5::File::open_copy(copy->second, path), known);
+    } catch (DataError const& error) {
+      note_file_trouble(
+          fmt::format("{}: the copy cannot be used ({}): {} is read in its place", copy->second, error.what(), path));
+    }
+  }
+  return std::make_unique<DatasetFile>(hdf5::File::open(require_hdf5(path)), known);
+}
+
+}  // namespace
+
 /// The place of a side of a pair, or of a line: tokens [begin, end) of a side of a file.
 struct Dataset::Sentence {
   DatasetFile::Side const& side;
@@ -306,13 +324,13 @@ std::string dataset_in(std::string const& path, char const* name) {
   return std::filesystem::is_directory(path, ignored) ? (std::filesystem::path(path) / name).string() : path;
 }
 
-Dataset::Dataset(std::span<std::string const> paths, int64_t memory_bytes)
+Dataset::Dataset(std::span<std::string const> paths, int64_t memory_bytes, DatasetCopies const& copies)
     : cache_(std::make_unique<BlockCache>(memory_bytes)) {
   if (paths.empty()) {
     throw DataError("a dataset needs at least one file");
   }
   for (std::string const& path : paths) {
-    DatasetFile const& file = *files_.emplace_back(std::make_unique<DatasetFile>(path, vocabulary_));
+    DatasetFile const& file = *files_.emplace_back(open_file(path, copies, vocabulary_));
     if (file.has_lines() != has_lines()) {
       throw DataError("{} and {}: one has lines of text, the other sentence pairs", files_.front()->where(),
                       file.where());
@@ -340,8 +358,8 @@ Dataset Dataset::open(std::filesystem::path const& path, int64_t memory_bytes) {
   return open(std::array{path.string()}, memory_bytes);
 }
 
-Dataset Dataset::open(std::span<std::string const> paths, int64_t memory_bytes) {
-  return {paths, memory_bytes};
+Dataset Dataset::open(std::span<std::string const> paths, int64_t memory_bytes, DatasetCopies const& copies) {
+  return {paths, memory_bytes, copies};
 }
 
 bool Dataset::has_lines() const noexcept {

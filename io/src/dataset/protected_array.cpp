@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/files/file_troubles.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <limits>
+#include <system_error>
 
 #include "format.hpp"
 
@@ -15,6 +18,14 @@ namespace heddle {
 namespace {
 
 using namespace dataset_format;
+
+/// The next start makes another copy in place of one with a fault.
+void give_up_copy(std::string const& copy, std::string const& where) {
+  std::error_code ignored;
+  std::filesystem::remove(copy, ignored);
+  note_file_trouble(fmt::format(
+      "{}: the copy is damaged, or cannot be read: it is removed, and {} is read in its place", copy, where));
+}
 
 template <typename T>
 T element(std::span<std::uint8_t const> bytes, std::int64_t index) {
@@ -49,6 +60,21 @@ void ProtectedArray::verify() const {
 }
 
 void ProtectedArray::read_block(std::int64_t index, std::vector<std::uint8_t>& bytes) const {
+  try {
+    read_recorded(index, bytes);
+  } catch (DataError const&) {
+    std::string const copy = values_.copy();
+    if (copy.empty()) {
+      throw;
+    }
+    values_ = hdf5::File::open(values_.path()).array(values_.name().substr(1));  // from the root, without its slash
+    read_recorded(index, bytes);
+    give_up_copy(copy, values_.where());
+  }
+  check(bytes, index * block_length_);
+}
+
+void ProtectedArray::read_recorded(std::int64_t index, std::vector<std::uint8_t>& bytes) const {
   std::int64_t const begin = index * block_length_;
   std::int64_t const count = std::min(block_length_, size_ - begin);
   values_.read_bytes(begin, count, bytes);
@@ -60,7 +86,6 @@ void ProtectedArray::read_block(std::int64_t index, std::vector<std::uint8_t>& b
         "trained on",
         where(), begin, begin + count - 1);
   }
-  check(bytes, begin);
 }
 
 void ProtectedArray::for_each_block(BlockCache& cache, std::int64_t begin, std::int64_t end,

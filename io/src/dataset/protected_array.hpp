@@ -28,8 +28,8 @@ class ProtectedArray {
   std::string where() const { return values_.where(); }
   /// SHA-256 (hexadecimal) of all digests.
   std::string table_digest() const;
-  /// The bytes of a block, which are read unless the cache has them. Throws DataError unless they have the recorded
-  /// digest and are allowed.
+  /// The bytes of a block, which are read unless the cache has them. From the first fault of a copy on, the file itself
+  /// is read in its place, which is noted. Throws DataError unless they have the recorded digest and are allowed.
   std::span<std::uint8_t const> block(BlockCache& cache, std::int64_t index) const;
   /// Reads and checks all blocks.
   void verify() const;
@@ -42,10 +42,12 @@ class ProtectedArray {
 
  private:
   void read_block(std::int64_t index, std::vector<std::uint8_t>& bytes) const;
+  /// Reads a block. Throws DataError unless it has the recorded digest.
+  void read_recorded(std::int64_t index, std::vector<std::uint8_t>& bytes) const;
   /// Throws DataError for values that no writer writes. `first` is the index of the first of them.
   virtual void check(std::span<std::uint8_t const> block, std::int64_t first) const = 0;
 
-  hdf5::Array values_;
+  mutable hdf5::Array values_;         ///< of the file, or of a copy
   std::vector<std::uint8_t> digests_;  ///< digests of the blocks, as they were at opening
   std::int64_t size_;
   std::int64_t block_length_;

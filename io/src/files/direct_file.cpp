@@ -86,21 +86,19 @@ void read_from_disk(std::filesystem::path const& path, std::function<void(std::s
   std::uintmax_t const size = std::filesystem::file_size(path);
   std::uintmax_t offset = 0;
   while (offset < size) {
-    ssize_t const got = ::pread(file.get(), buffer.all().data(), DirectBuffer::bytes, static_cast<off_t>(offset));
+    ssize_t const got = read_some(file, path, static_cast<std::int64_t>(offset), buffer.all());
     if (got < 0 && errno == EINVAL && direct) {
       direct = set_direct(file, false);
       continue;
     }
-    if (got < 0 && errno != EINTR) {
+    if (got < 0) {
       throw DataError(path.string() + ": cannot be read: " + std::strerror(errno));
     }
     if (got == 0) {
       return;
     }
-    if (got > 0) {
-      take(buffer.all().first(static_cast<std::size_t>(got)));
-      offset += static_cast<std::uintmax_t>(got);
-    }
+    take(buffer.all().first(static_cast<std::size_t>(got)));
+    offset += static_cast<std::uintmax_t>(got);
   }
 }
 

@@ -1,17 +1,45 @@
 #include "file_descriptor.hpp"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
+#include <heddle/io/files/file_troubles.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <thread>
 
 namespace heddle {
+
+namespace {
+
+/// Counts reads that were tried again, and notes some: a bad disk must not fill the log.
+void count_failed_reads(std::filesystem::path const& path, std::size_t failures, int error) {
+  static std::mutex mutex;
+  static std::map<std::string, std::size_t> counts;
+  std::lock_guard const lock(mutex);
+  std::size_t& count = counts[path.string()];
+  bool const noted = std::bit_width(count) < std::bit_width(count + failures);
+  count += failures;
+  if (noted) {
+    note_file_trouble(fmt::format("{}: {} so far failed ({}) and succeeded when tried again", path.string(),
+                                  count == 1 ? "1 read" : fmt::format("{} reads", count), std::strerror(error)));
+  }
+}
+
+}  // namespace
 
 FileDescriptor::FileDescriptor(std::filesystem::path const& path, int flags)
     : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
@@ -71,19 +99,43 @@ void write_new_file(std::filesystem::path const& path, std::string_view content)
   write_at(create_new(path), path, 0, text_bytes(content));
 }
 
+ssize_t read_some(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
+                  std::span<std::uint8_t> bytes) {
+  using std::chrono_literals::operator""ms;
+  constexpr std::array pauses{20ms, 100ms, 500ms, 2500ms};
+  std::size_t failures = 0;
+  int error = 0;
+  while (true) {
+    ssize_t const got = ::pread(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (got >= 0) {
+      if (failures > 0) {
+        count_failed_reads(path, failures, error);
+      }
+      return got;
+    }
+    if (errno == EINTR) {
+      continue;
+    }
+    if ((errno != EIO && errno != ETIMEDOUT) || failures == pauses.size()) {
+      return got;
+    }
+    error = errno;
+    std::this_thread::sleep_for(pauses[failures++]);
+  }
+}
+
 std::size_t read_at(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
                     std::span<std::uint8_t> bytes) {
   std::size_t filled = 0;
   while (filled < bytes.size()) {
-    ssize_t const got = ::pread(file.get(), bytes.data() + filled, bytes.size() - filled,
-                                static_cast<off_t>(offset + static_cast<std::int64_t>(filled)));
+    ssize_t const got = read_some(file, path, offset + static_cast<std::int64_t>(filled), bytes.subspan(filled));
     if (got == 0) {
       break;
     }
-    if (got < 0 && errno != EINTR) {
+    if (got < 0) {
       throw DataError(path.string() + ": cannot be read: " + std::strerror(errno));
     }
-    filled += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
+    filled += static_cast<std::size_t>(got);
   }
   return filled;
 }
@@ -102,6 +154,14 @@ void write_at(FileDescriptor const& file, std::filesystem::path const& path, std
     bytes = bytes.subspan(static_cast<std::size_t>(done));
     offset += done;
   }
+}
+
+std::int64_t free_bytes_at(std::filesystem::path const& directory) {
+  struct statvfs status {};
+  if (::statvfs(directory.c_str(), &status) != 0) {
+    return std::numeric_limits<std::int64_t>::max();
+  }
+  return static_cast<std::int64_t>(std::uint64_t{status.f_bavail} * status.f_frsize);
 }
 
 std::int64_t bytes_below(std::filesystem::path const& directory) {

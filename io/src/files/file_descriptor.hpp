@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -46,14 +47,22 @@ FileDescriptor create_new(std::filesystem::path const& path);
 /// Writes a new file with this content. Throws Error if it exists or cannot be written whole.
 void write_new_file(std::filesystem::path const& path, std::string_view content);
 
-/// Reads bytes from `offset` on, fewer only at the end of the file, and returns their number. Throws DataError, which
-/// names `path`, if that fails.
+/// Calls pread(), again where a signal interrupts it and, a few times within three seconds, where the device or a
+/// server fails (EIO, ETIMEDOUT). Reads that failed and then succeeded are noted as trouble of `path`: the 1st, 2nd,
+/// 4th, 8th …
+ssize_t read_some(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
+                  std::span<std::uint8_t> bytes);
+/// Reads bytes from `offset` on as read_some does, fewer only at the end of the file, and returns their number. Throws
+/// DataError, which names `path`, if that fails.
 std::size_t read_at(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
                     std::span<std::uint8_t> bytes);
 
 /// Writes all bytes at `offset`. Throws Error, which names `path`, if that fails.
 void write_at(FileDescriptor const& file, std::filesystem::path const& path, std::int64_t offset,
               std::span<std::uint8_t const> bytes);
+
+/// The free bytes of a file system, as it says; quotas show only when writing. The maximum where it does not say.
+std::int64_t free_bytes_at(std::filesystem::path const& directory);
 
 /// The bytes of all files in a directory and below it, as far as they can be read.
 std::int64_t bytes_below(std::filesystem::path const& directory);

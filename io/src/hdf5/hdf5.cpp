@@ -118,6 +118,15 @@ File File::open(std::filesystem::path const& path) {
   return open(disk_file(path, O_RDONLY), path.string());
 }
 
+File File::open_copy(std::filesystem::path const& copy, std::string const& path) {
+  if (std::string const problem = file_problem(copy); !problem.empty()) {
+    throw DataError(problem);
+  }
+  File file = open(disk_file(copy, O_RDONLY), path);
+  file.file_->copy = copy.string();
+  return file;
+}
+
 File File::open(std::shared_ptr<ByteStore> bytes, std::string const& name) {
   LibraryLock const lock;
   prepare_library();

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
@@ -33,11 +34,15 @@ MixtureStage stage_of(DataStage const& stage, std::vector<Corpus> const& corpora
   return result;
 }
 
-Dataset open_files(std::vector<std::string> files) {
-  for (std::string& file : files) {
-    file = dataset_in(file, "train.h5");
-  }
-  return Dataset::open(files);
+std::vector<std::string> training_files(CorpusConfig const& corpus) {
+  std::vector<std::string> files;
+  std::ranges::transform(corpus.train, std::back_inserter(files),
+                         [](std::string const& file) { return dataset_in(file, "train.h5"); });
+  return files;
+}
+
+Dataset open_validation(std::string const& path, DatasetCopies const& copies) {
+  return Dataset::open(std::array{dataset_in(path, "valid.h5")}, Dataset::default_cache_bytes, copies);
 }
 
 bool is_text(CorpusConfig const& corpus) {
@@ -84,7 +89,7 @@ Vocabulary vocabulary_of_text(DataConfig const& data, std::vector<CorpusConfig> 
   }
   for (CorpusConfig const& corpus : corpora) {
     if (!is_text(corpus)) {
-      return open_files(corpus.train).vocabulary();
+      return Dataset::open(training_files(corpus)).vocabulary();
     }
   }
   if (!data.valid.empty() && !is_text_file(data.valid)) {
@@ -121,9 +126,20 @@ Dataset encode_text(std::string const& path, Vocabulary const& vocabulary) {
   return dataset;
 }
 
-TrainingSet open_corpus(CorpusConfig const& corpus, std::optional<Vocabulary> const& of_text) {
+/// The validation sets by their names, data.valid first; none for a run that does not validate.
+std::map<std::string, std::string> validation_paths(Config const& config) {
+  if (config.train.validate_every == 0 || config.data.valid.empty()) {
+    return {};
+  }
+  std::map<std::string, std::string> paths = config.data.valid_sets;
+  paths[""] = config.data.valid;  // the first in order
+  return paths;
+}
+
+TrainingSet open_corpus(CorpusConfig const& corpus, std::optional<Vocabulary> const& of_text,
+                        DatasetCopies const& copies) {
   if (!is_text(corpus)) {
-    return TrainingSet(open_files(corpus.train));
+    return TrainingSet(Dataset::open(training_files(corpus), Dataset::default_cache_bytes, copies));
   }
   if (!of_text->source.form().empty() || !of_text->target.form().empty()) {
     throw ConfigError(
@@ -199,19 +215,37 @@ std::string TrainingData::digest() const {
   return sha256(digests);
 }
 
-TrainingData open_training_data(Config const& config) {
+DataFiles files_of(Config const& config) {
+  DataFiles files;
+  auto const add = [](std::vector<std::string>& to, std::string const& file) {
+    if (std::ranges::find(to, file) == to.end()) {
+      to.push_back(file);
+    }
+  };
+  for (CorpusConfig const& corpus : config.data.training()) {
+    auto& to = is_text(corpus) ? files.texts : files.datasets;
+    std::vector<std::string> const given = is_text(corpus) ? corpus.train : training_files(corpus);
+    std::ranges::for_each(given, [&](std::string const& file) { add(to, file); });
+    std::ranges::for_each(corpus.text.source, [&](std::string const& file) { add(to, file); });
+    std::ranges::for_each(corpus.text.target, [&](std::string const& file) { add(to, file); });
+  }
+  for (auto const& [name, path] : validation_paths(config)) {
+    is_text_file(path) ? add(files.texts, path) : add(files.datasets, dataset_in(path, "valid.h5"));
+  }
+  return files;
+}
+
+TrainingData open_training_data(Config const& config, DatasetCopies const& copies) {
   std::vector<CorpusConfig> const corpora = config.data.training();
-  bool const validates = config.train.validate_every > 0 && !config.data.valid.empty();
-  std::map<std::string, std::string> paths = config.data.valid_sets;
-  paths[""] = config.data.valid;  // the first in order
+  std::map<std::string, std::string> const paths = validation_paths(config);
   std::optional<Vocabulary> of_text;
   if (std::ranges::any_of(corpora, is_text) ||
-      (validates && std::ranges::any_of(paths, [](auto const& path) { return is_text_file(path.second); }))) {
+      std::ranges::any_of(paths, [](auto const& path) { return is_text_file(path.second); })) {
     of_text = vocabulary_of_text(config.data, corpora);
   }
   TrainingData data;
   for (CorpusConfig const& corpus : corpora) {
-    data.train.push_back(open_corpus(corpus, of_text));
+    data.train.push_back(open_corpus(corpus, of_text, copies));
     TrainingSet const& first = data.train.front();
     TrainingSet const& added = data.train.back();
     require_same_vocabulary(first, added);
@@ -222,14 +256,11 @@ TrainingData open_training_data(Config const& config) {
           first.name(), first.kind(), added.name(), added.kind());
     }
   }
-  if (validates) {
-    for (auto const& [name, path] : paths) {
-      CorpusConfig const corpus = config.data.validation_corpus(name).value_or(CorpusConfig());
-      data.valid.push_back(
-          {name, is_text_file(path) ? encode_text(path, *of_text) : Dataset::open(dataset_in(path, "valid.h5")),
-           corpus.tag});
-      require_same_vocabulary(data.train.front(), data.valid.back().dataset);
-    }
+  for (auto const& [name, path] : paths) {
+    CorpusConfig const corpus = config.data.validation_corpus(name).value_or(CorpusConfig());
+    data.valid.push_back(
+        {name, is_text_file(path) ? encode_text(path, *of_text) : open_validation(path, copies), corpus.tag});
+    require_same_vocabulary(data.train.front(), data.valid.back().dataset);
   }
   return data;
 }

@@ -9,9 +9,13 @@
 #include <cerrno>
 #include <cstddef>
 #include <heddle/io/files/file_lock.hpp>
+#include <heddle/io/files/file_troubles.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 
+#include "file_faults.hpp"
+#include "files/file_descriptor.hpp"
 #include "test.hpp"
 
 namespace heddle {
@@ -150,6 +154,21 @@ TEST_F(FilesTest, ALockThatFailsIsAnErrorAndOneThatIsNotThereIsSaid) {
   EXPECT_EQ(with_errno(ENOSYS), static_cast<int>(Result::not_supported));
   EXPECT_EQ(with_errno(EOPNOTSUPP), static_cast<int>(Result::not_supported));
   EXPECT_THROW(FileLock(directory_.path() / "missing" / ".lock"), Error);
+}
+
+TEST_F(FilesTest, AReadThatFailsIsTriedAgainAndCounted) {
+  auto const path = directory_.write("data", "content");
+  take_file_troubles();
+  FileDescriptor const file = open_regular(path);
+  std::string text(7, ' ');
+  for (char const* const said : {"1 read so far failed (Input/output error)", "2 reads so far", "", "4 reads so far"}) {
+    FileFault const fault(FileCall::pread, FaultKind::io_error, 0);
+    EXPECT_EQ(read_at(file, path, 0, text_bytes(text)), 7U);
+    EXPECT_EQ(text, "content");
+    std::vector<std::string> const troubles = take_file_troubles();
+    EXPECT_EQ(troubles.size(), *said == '\0' ? 0U : 1U);
+    EXPECT_TRUE(troubles.empty() || troubles.front().find(said) != std::string::npos);
+  }
 }
 
 TEST_F(FilesTest, Hdf5NeedsNoLocks) {

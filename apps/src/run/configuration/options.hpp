@@ -25,6 +25,7 @@ struct TrainOptions : ConfigOptions {
   bool fresh = false;
   std::optional<std::int64_t> resume_from;  ///< the step to go back to; none: the newest checkpoint's
   bool new_data = false;
+  std::string stage_data;    ///< a directory of each host for copies of datasets; "": none are made
   std::int64_t trace = 0;    ///< steps
   bool dry_run = false;      ///< `train` only
   std::optional<int> ranks;  ///< number of ranks of a dry run; none: 1

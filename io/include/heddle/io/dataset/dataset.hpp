@@ -94,6 +94,9 @@ using LengthCounts = std::map<int64_t, int64_t>;
 /// The lengths that a dataset counts: of a line; of a pair's source, target, longer side, and of both together.
 enum class SampleLength { line, source, target, longer, both };
 
+/// The copies of datasets' files that are read in their place, by the files' paths.
+using DatasetCopies = std::map<std::string, std::string>;
+
 /// `path`, or the file `name` in it where it is a directory, as `heddle prepare` writes it.
 std::string dataset_in(std::string const& path, char const* name);
 
@@ -103,12 +106,16 @@ std::string dataset_in(std::string const& path, char const* name);
 /// digest and checked when it is read, and the latest are kept. Must not be used by several threads at once.
 class Dataset {
  public:
+  static constexpr int64_t default_cache_bytes = int64_t{32} << 20;
+
   /// Checks HDF5 objects against the allow-list, extents, the vocabulary, the counts of lengths, and the table of
   /// digests against the digest of the whole. Throws DataError with the file, the object and the error, as all reading
   /// does. `memory_bytes` limits the blocks that are kept.
-  static Dataset open(std::filesystem::path const& path, int64_t memory_bytes = int64_t{32} << 20);
-  /// Several files, at least one, of the same kind, with the same vocabulary.
-  static Dataset open(std::span<std::string const> paths, int64_t memory_bytes = int64_t{32} << 20);
+  static Dataset open(std::filesystem::path const& path, int64_t memory_bytes = default_cache_bytes);
+  /// Several files, at least one, of the same kind, with the same vocabulary. Where one has a copy that can be read,
+  /// that is read; one with a fault is given up for the file itself, which is noted (note_file_trouble).
+  static Dataset open(std::span<std::string const> paths, int64_t memory_bytes = default_cache_bytes,
+                      DatasetCopies const& copies = {});
   ~Dataset();
   Dataset(Dataset&&) noexcept;
   Dataset& operator=(Dataset&&) noexcept;
@@ -168,7 +175,7 @@ class Dataset {
   struct Sentence;
   struct Place;
 
-  Dataset(std::span<std::string const> paths, int64_t memory_bytes);
+  Dataset(std::span<std::string const> paths, int64_t memory_bytes, DatasetCopies const& copies);
   std::vector<int32_t> read(SampleLength side, int64_t index) const;
   Place find(int64_t index) const;
   Sentence find(SampleLength side, int64_t index) const;

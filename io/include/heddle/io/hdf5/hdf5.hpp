@@ -89,6 +89,7 @@ struct FileState {
   bool writable = false;
   bool close_failed = false;                 ///< a handle's destructor could not write its data; File::close reports it
   std::exception_ptr write_error = nullptr;  ///< error of the first write that failed; see byte_stores.cpp
+  std::string copy{};                        ///< the file that is read in the place of `path`; "": that itself
 };
 
 /// Owns one HDF5 identifier. Its destructor never throws; a failed close is recorded in the file's state.
@@ -125,6 +126,10 @@ class Object {
   std::string where() const;
   /// The file's path or name.
   std::string const& path() const { return file_->path; }
+  /// The copy that is read in place of that file; "" for none.
+  std::string const& copy() const { return file_->copy; }
+  /// Its place in the file: "/source/tokens".
+  std::string const& name() const { return name_; }
 
   void set_attribute(std::string const& attribute, std::string_view value);
   /// `Number` is std::int64_t, std::uint64_t or double.
@@ -268,6 +273,8 @@ class File : public Group {
 
   /// Opens read-only. Checks the whole file against the allow-list first (see allow_list.cpp).
   static File open(std::filesystem::path const& path);
+  /// The same, of a copy of it: messages name `path`.
+  static File open_copy(std::filesystem::path const& copy, std::string const& path);
   /// Opens a file whose bytes are given, in the same way; `name` is for messages.
   static File open(std::shared_ptr<ByteStore> bytes, std::string const& name);
 

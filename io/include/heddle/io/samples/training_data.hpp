@@ -68,10 +68,18 @@ struct TrainingData {
   std::string digest() const;
 };
 
-/// Opens data.train or the corpora, and the validation sets. Text of a validation set is tokenized at once, into a file
-/// that goes with this process. Throws ConfigError for text without a vocabulary, DataError if they have different
-/// vocabularies, or if some corpora have pairs and others lines, and as Dataset::open does.
-TrainingData open_training_data(Config const& config);
+/// The files of a run's data.
+struct DataFiles {
+  std::vector<std::string> datasets;  ///< each once
+  std::vector<std::string> texts;
+};
+DataFiles files_of(Config const& config);
+
+/// Opens data.train or the corpora, and the validation sets, and reads the copies in place of files that have one. Text
+/// of a validation set is tokenized at once, into a file that goes with this process. Throws ConfigError for text
+/// without a vocabulary, DataError if they have different vocabularies, or if some corpora have pairs and others lines,
+/// and as Dataset::open does.
+TrainingData open_training_data(Config const& config, DatasetCopies const& copies = {});
 
 /// The samples that training draws from `data`, which must outlive them; each corpus takes the place of `use.corpus`,
 /// and the task's fields are added to those of `use`. Throws as samples_for does, and ConfigError where alignments are

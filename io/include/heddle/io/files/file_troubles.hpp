@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Faults of files that this process has got over, for its log: reads that succeeded when they were tried again, copies
+/// of datasets that were given up. Any thread may call these.
+void note_file_trouble(std::string text);
+/// The faults that were noted since the last call.
+std::vector<std::string> take_file_troubles();
+
+}  // namespace heddle
