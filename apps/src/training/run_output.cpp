@@ -58,9 +58,9 @@ RunOutput::RunOutput(TrainerSetup const& setup, RunInput const& input)
       report_{announce(input), input.largest_packs()} {
   log_.header(report_.mesh().line);
   log_.header(describe_cores_of(setup_.parallel, report_.hosts()));
-  log_.header(input.staging());
   log_.notice(report_.mesh().warning);
   log_.debug(report_.mesh().table + report_.memory_table());
+  log_.header(input.staging());
   for (std::string const& note :
        keys_without_effect(config_, setup_.parallel.mesh, setup_.registries.tasks.of(config_))) {
     log_.header("note: " + note);

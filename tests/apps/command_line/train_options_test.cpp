@@ -13,8 +13,9 @@ TEST(ArgumentsToResume, LeaveOutWhatIsToHappenOnce) {
   options.resume_from = 3;
   options.trace = 2;
   options.new_data = true;
-  EXPECT_THAT(arguments_to_resume(options, "run"),
-              ElementsAre("run.toml", "--set", "train.steps=9", "--plugin", "odd.so", "--new-data"));
+  options.stage_data = "/tmp";
+  EXPECT_THAT(arguments_to_resume(options, "run"), ElementsAre("run.toml", "--set", "train.steps=9", "--plugin",
+                                                               "odd.so", "--new-data", "--stage-data", "/tmp"));
 }
 
 TEST(ArgumentsToResume, NameTheDirectoryOfAFreshStart) {
