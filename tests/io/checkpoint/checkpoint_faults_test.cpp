@@ -59,11 +59,12 @@ TEST_F(CheckpointTest, ABitFlippedInAnyReadIsNoticed) {
   EXPECT_GE(struck, 2);
 }
 
-TEST_F(CheckpointTest, ReadsThatFailOrEndEarlyAreErrorsOrContinued) {
+TEST_F(CheckpointTest, ReadsThatFailOnceOrEndEarlyAreContinued) {
   std::filesystem::path const directory = commit(1).directory;
   {
     FileFault const fault(FileCall::pread, FaultKind::io_error, 0);
-    expect_data_error([&] { Checkpoint::open(directory); }, "Input/output error");
+    expect_whole(Checkpoint::open(directory), 1);
+    EXPECT_TRUE(fault.happened());
   }
   FileFault const fault(FileCall::pread, FaultKind::short_count, 1);
   expect_whole(Checkpoint::open(directory), 1);
