@@ -54,7 +54,7 @@ class Trainer {
   void take_validation(ValidationResult const& validation);
   /// Reports what programs have measured beside the steps; on rank 0.
   void report_commands();
-  /// Warns of faults of files that this rank has got over.
+  /// Warns of faults of files from which this rank has recovered.
   void report_file_troubles();
   /// Waits for the programs that still measure, until a signal comes, and reports.
   void await_commands(StopSignal const& signal);

@@ -5,8 +5,8 @@
 
 namespace heddle {
 
-/// Faults of files that this process has got over, for its log: reads that succeeded when they were tried again, copies
-/// of datasets that were given up. Any thread may call these.
+/// Faults of files from which this process has recovered, for its log: reads that succeeded when they were tried again,
+/// copies of datasets that were given up. Any thread may call these.
 void note_file_trouble(std::string text);
 /// The faults that were noted since the last call.
 std::vector<std::string> take_file_troubles();
