@@ -20,7 +20,7 @@ heddle_require(Kokkos libtrilinos-kokkos-dev CONFIG OPTIONAL_COMPONENTS separabl
 heddle_require(fmt libfmt-dev 9 CONFIG)
 heddle_require(tomlplusplus libtomlplusplus-dev CONFIG)
 heddle_require(Boost "libboost1.81-dev libboost-json1.81-dev libboost-program-options1.81-dev libboost-filesystem1.81-dev"
-  1.81 COMPONENTS json program_options filesystem)
+  1.81 CONFIG COMPONENTS json program_options filesystem)
 heddle_require(MPI "libopenmpi-dev openmpi-bin" COMPONENTS C)
 heddle_require(OpenSSL libssl-dev COMPONENTS Crypto)
 heddle_require(ICU libicu-dev COMPONENTS i18n uc)
@@ -31,20 +31,28 @@ heddle_require(HDF5 libhdf5-openmpi-dev COMPONENTS C)
 
 heddle_require(PkgConfig pkg-config)
 if(PkgConfig_FOUND)
-  pkg_check_modules(SentencePiece QUIET IMPORTED_TARGET sentencepiece)
   pkg_check_modules(Zstd QUIET IMPORTED_TARGET libzstd)
   pkg_check_modules(Hwloc QUIET IMPORTED_TARGET hwloc>=2)
   # Optional: without it `heddle clean` has no rule about languages.
   pkg_check_modules(ExtTextCat QUIET IMPORTED_TARGET libexttextcat)
-endif()
-if(NOT SentencePiece_FOUND)
-  heddle_missing(SentencePiece libsentencepiece-dev)
 endif()
 if(NOT Zstd_FOUND)
   heddle_missing(zstd libzstd-dev)
 endif()
 if(NOT Hwloc_FOUND)
   heddle_missing("hwloc 2" libhwloc-dev)
+endif()
+
+# Not by pkg-config: Debian 13's sentencepiece.pc asks for a protobuf-lite.pc that its package does not bring.
+find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_trainer.h)
+find_library(SENTENCEPIECE_LIBRARY sentencepiece)
+find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train)
+if(SENTENCEPIECE_INCLUDE_DIR AND SENTENCEPIECE_LIBRARY AND SENTENCEPIECE_TRAIN_LIBRARY)
+  add_library(heddle_sentencepiece INTERFACE IMPORTED)
+  target_include_directories(heddle_sentencepiece INTERFACE "${SENTENCEPIECE_INCLUDE_DIR}")
+  target_link_libraries(heddle_sentencepiece INTERFACE "${SENTENCEPIECE_LIBRARY}" "${SENTENCEPIECE_TRAIN_LIBRARY}")
+else()
+  heddle_missing(SentencePiece libsentencepiece-dev)
 endif()
 
 # oneDNN's own package file in Debian 12 requires OpenCL headers that Heddle does not need, so the library is searched
