@@ -49,7 +49,7 @@ setsid "$HEDDLE_MPIRUN" -np 4 "$HEDDLE" train run.toml --set run.directory=kille
   --set parallel.pipeline=2 --set parallel.pipeline_schedule=interleaved --set parallel.sequence_parallel=true > log 2>&1 &
 launcher=$!
 wait_for_step killed 13
-victim=$(pgrep -f "train run.toml .*run.directory=killed" | tail -n 1) || fail "the run to be killed never began"
+victim=$(training_in killed | tail -n 1)
 kill -KILL "$victim"
 code=0
 wait "$launcher" || code=$?

@@ -86,10 +86,7 @@ submit preempted --set train.steps=1000000 --set checkpoint.every_steps=10
 preempted=$job
 until_true 60 "step 15 before the pre-emption" came_to preempted 15
 # srun ends the others ten seconds after a rank was lost, and `heddle run` starts all again.
-for process in $(pgrep -f "^[^ ]*heddle train run.toml .*run.directory=preempted"); do
-  [ "$(readlink "/proc/$process/cwd")" != "$work" ] || lost=$process # not another test's
-done
-kill -KILL "$lost"
+kill -KILL "$(training_in preempted | tail -n 1)"
 resumed() { [ "$(grep -c "^resuming after step" preempted.log)" -ge "$1" ]; }
 until_true 60 "the start after a lost rank" resumed 1
 grep -q "^heddle run: a rank was lost (code 137: Killed) after step [0-9]*: starting again" preempted.log || fail "the lost rank is not named"

@@ -45,7 +45,7 @@ std::string describe_cores_of(ParallelState const& parallel, std::vector<std::st
   if (parallel.world.rank() > 0) {
     return "";
   }
-  return "cores: " + describe_binding(ranks, node_topology(), inner_groups(parallel.mesh.shape()));
+  return "binding: " + describe_binding(ranks, node_topology(), inner_groups(parallel.mesh.shape()));
 }
 
 }  // namespace
