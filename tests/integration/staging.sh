@@ -21,10 +21,10 @@ staged() {
   same_as_plain "$directory"
 }
 train 2 0 --set run.directory=plain
-staged first 'datasets staged in local of 1 host: 2 files copied, [0-9.]* MB in .*GB/s), 0 there already'
+staged first 'datasets staged in local of 1 host: 2 files copied, [0-9.]* MB in .*GB/s), 0 files there already'
 ! grep -q warning log || fail "a warning without a reason"
 ! grep -rq "$copies" first/config.toml first/checkpoints || fail "the run names its copies"
-staged second ': 0 files copied, .* 2 there already'
+staged second ': 2 files there already'
 train 2 0 --set run.directory=second --set train.steps=7
 grep -q 'resuming after step 6' log || fail "a run does not resume without copies"
 
@@ -38,8 +38,8 @@ data[(run.start() + run.end()) // 2] ^= 4
 open(sys.argv[1], "r+b").write(data)
 PYTHON
 ends 65 "$HEDDLE" inspect "$copy" --verify
-staged flipped "warning: $copy: the copy is damaged, or cannot be read: it is removed, and data/train.h5: /.* is read in its place"
-staged healed ': 1 file copied, .* 1 there already'
+staged flipped "warning: $copy: the copy is damaged, or cannot be read: it is removed, and data/train.h5 is read in its place"
+staged healed ': 1 file copied, .* 1 file there already'
 cmp data/train.h5 "$copy" || fail "the new copy is not the file"
 
 # One whose size or digests are others is found when it is opened; what a dead process left goes.
@@ -58,16 +58,16 @@ for run in one other; do
 done
 wait -n && wait -n || { cat one.log other.log; fail "two starts at once"; }
 cat one.log other.log > log
-grep -q ': 2 files copied, .* 0 there already' log && grep -q ': 0 files copied, .* 2 there already' log ||
+grep -q ': 2 files copied, .* 0 files there already' log && grep -q ': 2 files there already' log ||
   fail "of two starts at once not one copies"
 [ -z "$(find "$copies" -name '*.partial')" ] || fail "two starts left $(find "$copies" -name '*.partial')"
 
-# Files that cannot be copied are read themselves.
+# Files that cannot be copied are read in place.
 staged unmade "warning: nowhere/heddle-datasets-.*: could not make the directory: No such file or directory: datasets are not copied there" \
   nowhere
 paste text/valid.en text/valid.de > valid.tsv
 train 0 0 --set run.directory=text --set data.valid=valid.tsv --stage-data local
-grep -q 'warning: valid.tsv is text, which --stage-data does not copy; it is read itself' log || fail "text is not named"
+grep -q 'warning: valid.tsv is text, which --stage-data does not copy; it is read in place' log || fail "text is not named"
 if [ "$(id -u)" -eq 0 ]; then
   mkdir -p taken/"$(basename "$copies")"
   chown 65534 taken/*
@@ -76,7 +76,7 @@ if [ "$(id -u)" -eq 0 ]; then
   unshare -m true 2> /dev/null || { echo "NOT RUN: a file system without room, because this system has no mount namespaces"; exit 77; }
   HEDDLE_RUN=("$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set run.directory=full --stage-data small)
   unshare -m bash -c 'mount -t tmpfs -o size=1m small small && exec "$@"' _ "${HEDDLE_RUN[@]}" > log 2>&1 || fail "a full file system"
-  grep -q 'small/.*: 0.* MB and 67.1 MB to spare are needed for a copy, 1.0 MB are free: data/train.h5 is read itself' log ||
+  grep -q 'small/.*: 0.* MB and 67.1 MB to spare are needed for a copy, 1.0 MB are free: data/train.h5 is read in place' log ||
     fail "the missing room is not named"
   same_as_plain full
 else
@@ -85,5 +85,5 @@ fi
 
 # A supervised run has the option, too.
 "$HEDDLE" run run.toml --set run.directory=supervised --stage-data local -- "$HEDDLE_MPIRUN" -np 2 > log 2>&1 || fail "heddle run"
-grep -q ': 0 files copied, .* 2 there already' log || fail "heddle run does not pass the option on"
+grep -q ': 2 files there already' log || fail "heddle run does not pass the option on"
 same_as_plain supervised

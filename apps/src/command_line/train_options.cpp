@@ -19,7 +19,7 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
        "go back to the checkpoint of this step; newer ones are moved aside to rejected-…")  //
       ("new-data", po::bool_switch(&options.new_data),
        "resume on another dataset than the checkpoint's, from its start")  //
-      ("stage-data", without_default(options.stage_data, "DIR"),
+      ("stage-data", without_default<std::string>(options.stage_data, "DIR"),
        "copy the datasets into DIR on each host, such as a disk of the node, and train from the copies")  //
       ("trace", po::value(&options.trace)->value_name("N"),
        "write the first N steps of the first start to trace.json in the run's directory: "
@@ -31,6 +31,9 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
 void require_valid(TrainOptions const& options, std::string_view command) {
   if (options.resume_from && (*options.resume_from < 0 || options.fresh)) {
     throw UsageError("{}: --resume-from takes the step of a checkpoint, at least 0, and excludes --fresh", command);
+  }
+  if (options.stage_data && options.stage_data->empty()) {
+    throw UsageError("{}: --stage-data \"\": expected a directory", command);
   }
   if (options.trace < 0) {
     throw UsageError("{}: --trace {}: expected a number of steps, at least 0", command, options.trace);
@@ -63,8 +66,8 @@ std::vector<std::string> arguments_to_resume(TrainOptions const& options, std::f
   if (options.new_data) {
     words.emplace_back("--new-data");
   }
-  if (!options.stage_data.empty()) {
-    words.insert(words.end(), {"--stage-data", options.stage_data});
+  if (options.stage_data) {
+    words.insert(words.end(), {"--stage-data", *options.stage_data});
   }
   if (options.verbosity != Verbosity::normal) {
     words.emplace_back(options.verbosity == Verbosity::quiet ? "-q" : "-v");

@@ -205,33 +205,31 @@ std::string describe_budget(PlanOptions const& options, PlannedData const& data,
   return text;
 }
 
-/// How to start the ranks of a layout on nodes like this one, side by side.
-std::string describe_start(PlanOptions const& options, LayoutChoice const& layout) {
-  Machines const& machines = options.settings.machines;
-  NodeTopology const node = node_topology();
-  if (machines.ranks_per_node > static_cast<int>(node.cores.size())) {
+/// How to start the ranks of a layout on such nodes, side by side.
+std::string describe_start(Machines const& machines, LayoutChoice const& layout, NodeTopology const& node) {
+  int const cores = static_cast<int>(node.cores.size());
+  if (machines.ranks_per_node > cores) {
     return fmt::format(
-        "\nThis machine has {}: HWLOC_XMLFILE=FILE.xml, written by `lstopo FILE.xml` on a node of the job, lets "
-        "the plan say how its ranks are bound\n",
+        "\nThis machine has {}: HWLOC_XMLFILE=FILE.xml, written by `lstopo FILE.xml` on a node of the job, lets the "
+        "plan "
+        "say how its ranks are bound\n",
         describe(node));
   }
   BindingProposal const proposal = propose_binding(machines.ranks_per_node, node);
-  std::vector<RankCores> ranks(static_cast<std::size_t>(machines.ranks_per_node));
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    for (int core = 0; core < proposal.cores_per_rank; ++core) {
-      auto const& processors =
-          node.cores[rank * static_cast<std::size_t>(proposal.cores_per_rank) + static_cast<std::size_t>(core)]
-              .processors;
-      ranks[rank].cores.insert(ranks[rank].cores.end(), processors.begin(), processors.end());
-    }
-  }
+  NeighbourGroups const groups = inner_groups(layout.shape);
+  // Some nodes are as all: as many as a group of ranks can touch.
+  int const described = std::min(machines.ranks(), machines.ranks_per_node * std::max(1, groups.ranks));
+  int const idle = cores - machines.ranks_per_node * proposal.cores_per_rank;
   bool const open_mpi = mpi_library().starts_with("Open MPI");
-  return fmt::format("\nStart, on nodes of {}: {}\n  {} -np {} {} …\n  srun {} …\n", describe(node),
-                     describe_binding(ranks, node, inner_groups(layout.shape)), open_mpi ? "mpirun" : "mpiexec",
-                     machines.ranks(), open_mpi ? proposal.mpirun : proposal.mpiexec, proposal.srun);
+  return fmt::format("\nStart, on nodes of {}: {}{}\n  {} -np {} {} …\n  srun {} …\n", describe(node),
+                     describe_binding(ranks_side_by_side(described, machines.ranks_per_node, node), node, groups),
+                     idle > 0 ? fmt::format("; {} of a node idle", counted(idle, "core")) : "",
+                     open_mpi ? "mpirun" : "mpiexec", machines.ranks(), open_mpi ? proposal.mpirun : proposal.mpiexec,
+                     proposal.srun);
 }
 
-void print_plan(PlanOptions const& options, PlanSession& session, Config const& config, Plan const& plan) {
+void print_plan(PlanOptions const& options, PlanSession& session, Config const& config, Plan const& plan,
+                NodeTopology const& node) {
   Verbosity const verbosity = options.verbosity;
   Machines const& machines = options.settings.machines;
   auto const tokens = static_cast<std::int64_t>(session.data().tokens_of_a_step());
@@ -262,7 +260,7 @@ void print_plan(PlanOptions const& options, PlanSession& session, Config const& 
                readable_count(config.train.steps), readable_count(tokens),
                describe_nodes(by_nodes, tokens, config.train.steps));
   }
-  fmt::print("{}", plan.best.empty() ? "" : describe_start(options, plan.best.front().layout));
+  fmt::print("{}", plan.best.empty() ? "" : describe_start(machines, plan.best.front().layout, node));
   print_notes(session.notes());
 }
 
@@ -271,13 +269,14 @@ ExitCode plan(PlanOptions options) {
   Loaded loaded;
   load(options, runtime.execution(), loaded);
   print_warnings(loaded.config);
+  NodeTopology const node = node_topology();  // refuses another node's before anything is measured
   options.settings.machines.node_memory = node_memory(options.memory);
   options.settings.measure_seconds = options.measure_seconds.value_or(options.settings.measure_seconds);
   PlanSession session(loaded.config, loaded.registries, runtime.execution(), options.settings);
   std::ranges::for_each(warnings_about(session.data().mixture(), loaded.config.model.max_length), warn);
   session.measure(session.candidates());
   Plan const found = session.planner().best_layouts(static_cast<std::size_t>(options.best));
-  print_plan(options, session, loaded.config, found);
+  print_plan(options, session, loaded.config, found, node);
   if (found.best.empty()) {
     throw ConfigError(describe_refusal(found, options.settings.machines));
   }

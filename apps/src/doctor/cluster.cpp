@@ -229,6 +229,11 @@ std::vector<Finding> findings_of(json::object const& object) {
   return findings;
 }
 
+/// The cores of this host; none where hwloc cannot tell them, which the examination of the host alone reports.
+NodeTopology own_topology() try { return node_topology(); } catch (Error const&) {
+  return {};
+}
+
 /// Examines each host alone, and then all together. Collective over the ranks that lead them, with one result.
 std::vector<Finding> examine_hosts(Communicator const& leaders, Hosts const& hosts, fs::path const& directory,
                                    std::vector<HostFiles::Lock> const& locks) {
@@ -290,7 +295,7 @@ ClusterExamination examine_cluster(Communicator const& world, std::filesystem::p
         times.push_back({"inside " + hosts.names[host], seconds[host].latency, seconds[host].bandwidth});
       }
     }
-    std::vector<Finding> findings{binding_of(places, node_topology()), network_of("inside hosts", times)};
+    std::vector<Finding> findings{binding_of(places, own_topology()), network_of("inside hosts", times)};
     std::ranges::move(examine_hosts(leaders, hosts, directory, locks), std::back_inserter(findings));
     report = to_json(findings);
   }

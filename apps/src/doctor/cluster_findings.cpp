@@ -90,7 +90,7 @@ std::string describe_ranks(std::vector<RankCores> const& ranks) {
 
 Finding binding_of(std::vector<RankCores> const& ranks, NodeTopology const& node) {
   std::vector<std::string> sharing;
-  for (SharedCores const& shared : shared_cores(ranks)) {
+  for (SharedCores const& shared : shared_cores(ranks, node)) {
     if (shared.cores.size() < shared.ranks) {
       return {Kind::failed, "binding",
               fmt::format("{} ranks on {} have {} cores together ({})", shared.ranks, shared.host, shared.cores.size(),
@@ -113,7 +113,7 @@ Finding binding_of(std::vector<RankCores> const& ranks, NodeTopology const& node
   std::set<std::string> hosts;
   std::ranges::transform(ranks, std::inserter(hosts, hosts.end()), &RankCores::host);
   return {.subject = "binding",
-          .found = fmt::format("{} ranks on {}, none shares a core with another", ranks.size(),
+          .found = fmt::format("{} on {}, none shares a core with another", counted(ranks.size(), "rank"),
                                hosts.size() == 1 ? "one host" : fmt::format("{} hosts", hosts.size()))};
 }
 

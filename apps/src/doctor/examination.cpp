@@ -123,7 +123,7 @@ Finding threads() {
                           cores));
 }
 
-Finding binding() {
+Finding binding() try {
   NodeTopology const node = node_topology();
   auto const policy = variable("OMPI_MCA_hwloc_base_binding_policy");
   if (policy == "none" && own_cores().size() > 1) {
@@ -139,6 +139,8 @@ Finding binding() {
   }
   return good(fmt::format("{}; {}", describe(node),
                           policy ? fmt::format("ranks are bound by {}", *policy) : "the launcher binds ranks"));
+} catch (Error const& error) {
+  return failed(error.what(), "unset the variable that names another node's topology");
 }
 
 Finding huge_pages(fs::path const& root) {

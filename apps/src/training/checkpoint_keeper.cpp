@@ -151,10 +151,15 @@ void CheckpointKeeper::keep_on_disk(CheckpointContents const& contents, TensorSt
 void CheckpointKeeper::finish() {
   if (in_flight_) {
     std::int64_t const step = in_flight_->step();
-    insist([&] {
+    auto const end = [&] {
       auto begun = in_flight_ ? std::move(in_flight_) : disk_.begin(setup_.world, *source_);
       log(disk_.finish(setup_.world, std::move(begun)));
-    });
+    };
+    if (memory_step_ == step) {
+      insist(end);
+    } else {
+      end();  // a newer checkpoint has replaced the copy in memory that this one was written from
+    }
     committed_step_ = step;
   }
 }

@@ -20,14 +20,14 @@ namespace {
 /// Copies the datasets where --stage-data asks for it; rank 0's options hold.
 StagedData stage_data(TrainerSetup const& setup) {
   Communicator const& world = setup.parallel.world;
-  std::string const directory = broadcast_text(world, setup.options.stage_data);
+  std::string const directory = broadcast_text(world, setup.options.stage_data.value_or(""));
   if (directory.empty()) {
     return {};
   }
   DataFiles const files = files_of(setup.config);
   StagedData staged = stage_datasets(files.datasets, directory, world, [&] { setup.watch.heartbeat(); });
   for (std::string const& text : files.texts) {
-    staged.warnings.push_back(fmt::format("{} is text, which --stage-data does not copy; it is read itself", text));
+    staged.warnings.push_back(fmt::format("{} is text, which --stage-data does not copy; it is read in place", text));
   }
   return staged;
 }

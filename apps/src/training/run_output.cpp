@@ -45,7 +45,11 @@ std::string describe_cores_of(ParallelState const& parallel, std::vector<std::st
   if (parallel.world.rank() > 0) {
     return "";
   }
-  return "binding: " + describe_binding(ranks, node_topology(), inner_groups(parallel.mesh.shape()));
+  try {
+    return "binding: " + describe_binding(ranks, node_topology(), inner_groups(parallel.mesh.shape()));
+  } catch (Error const& error) {  // this line is not worth a run
+    return fmt::format("binding: unknown ({})", error.what());
+  }
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ namespace heddle {
 /// A rank's knowledge about the progress of the others, from their answers to its questions, and the conclusion from
 /// it. Has no clock: `now` is the caller's, in seconds in which it was not stopped itself.
 ///
-/// A rank that has had no event for a tenth of the limit, or up to a fifth the higher its number is, starts to ask all
-/// others, twenty times in the limit. The numbers decide because all ranks may start to wait at once: the first one has
+/// A rank that has had no event for a tenth of the limit starts to ask all others, twenty times in the limit; a rank
+/// with a higher number waits for up to as long again. All ranks may start to wait at once: then the first one has
 /// asked before others would, and n ranks do not send n² questions. The run hangs if for the whole limit no rank had an
 /// event, and each rank has either answered recently or was asked for the whole limit without an answer. Silence counts
 /// only for ranks that can be heard.

@@ -16,12 +16,12 @@ class Reachability {
  public:
   explicit Reachability(SideChannel const& channel);
 
-  /// Asks other ranks until they are heard, at most some seconds, while another thread answers questions and calls
-  /// `heard`. Each rank asks all others, or max_asked of them in large worlds. Collective over `world`.
+  /// Asks other ranks until they have answered, at most some seconds, while another thread answers questions and calls
+  /// `answered`. Each rank asks all others, or max_asked of them in large worlds. Collective over `world`.
   void probe(Communicator const& world);
   static constexpr int max_asked = 32;
   /// Any thread.
-  void heard(int rank) { heard_[static_cast<std::size_t>(rank)].store(true); }
+  void answered(int rank) { heard_[static_cast<std::size_t>(rank)].store(true); }
   bool is_known() const { return known_.load(); }
 
   // Once it is known:

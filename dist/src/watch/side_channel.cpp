@@ -67,9 +67,7 @@ sockaddr_in address_of(std::uint32_t address, std::uint32_t port) {
 }  // namespace
 
 SideChannel::SideChannel(Communicator const& world)
-    : rank_(world.rank()),
-      heard_at_(static_cast<std::size_t>(world.size())),
-      datagram_(sizeof(DatagramHeader) + max_content) {
+    : rank_(world.rank()), datagram_(sizeof(DatagramHeader) + max_content) {
   socket_ = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   wakes_ = ::eventfd(0, EFD_CLOEXEC);
   sockaddr_in const any = address_of(htonl(INADDR_ANY), 0);
@@ -102,19 +100,23 @@ SideChannel::~SideChannel() {
   ::close(wakes_);
 }
 
-void SideChannel::send(int rank, Kind kind, std::span<std::byte const> content) const {
+void SideChannel::send_to(sockaddr_in const& address, Kind kind, std::span<std::byte const> content) const {
   DatagramHeader const header{job_, kind, rank_};
   std::vector<std::byte> datagram(sizeof header + std::min(content.size(), max_content));
   std::memcpy(datagram.data(), &header, sizeof header);
   std::copy_n(content.begin(), datagram.size() - sizeof header, datagram.begin() + sizeof header);
-  std::uint32_t const heard_at = heard_at_[static_cast<std::size_t>(rank)].load();
+  static_cast<void>(::sendto(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
+                             reinterpret_cast<sockaddr const*>(&address), sizeof address));
+}
+
+void SideChannel::send(int rank, Kind kind, std::span<std::byte const> content) const {
   for (sockaddr_in const& address : peers_[static_cast<std::size_t>(rank)].addresses) {
-    if (heard_at != 0 && address.sin_addr.s_addr != heard_at) {
-      continue;
-    }
-    static_cast<void>(::sendto(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-                               reinterpret_cast<sockaddr const*>(&address), sizeof address));
+    send_to(address, kind, content);
   }
+}
+
+void SideChannel::answer(Message const& message, Kind kind, std::span<std::byte const> content) const {
+  send_to(message.address, kind, content);
 }
 
 std::optional<SideChannel::Message> SideChannel::receive(std::chrono::milliseconds timeout) {
@@ -134,16 +136,7 @@ std::optional<SideChannel::Message> SideChannel::receive(std::chrono::millisecon
   if (header.job != job_ || header.sender < 0 || header.sender >= this->size()) {
     return std::nullopt;
   }
-  note_address(header.sender, from.sin_addr.s_addr);
-  return Message{header.kind, header.sender, {datagram_.begin() + sizeof header, datagram_.begin() + bytes}};
-}
-
-void SideChannel::note_address(int rank, std::uint32_t address) {
-  // An address that the rank did not give (a router translated it) may not lead to the rank.
-  auto const& addresses = peers_[static_cast<std::size_t>(rank)].addresses;
-  if (std::ranges::any_of(addresses, [&](sockaddr_in const& each) { return each.sin_addr.s_addr == address; })) {
-    heard_at_[static_cast<std::size_t>(rank)].store(address);
-  }
+  return Message{header.kind, header.sender, from, {datagram_.begin() + sizeof header, datagram_.begin() + bytes}};
 }
 
 void SideChannel::wake() const {

@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +22,7 @@ class SideChannel {
   struct Message {
     Kind kind;
     int sender;
+    sockaddr_in address;  ///< from which it came
     std::vector<std::byte> content;
   };
   static constexpr std::size_t max_content = 60'000;
@@ -37,9 +37,10 @@ class SideChannel {
   int size() const { return static_cast<int>(peers_.size()); }
   std::string const& host(int rank) const { return peers_[static_cast<std::size_t>(rank)].host; }
 
-  /// Sends to the address from which the rank was heard last, or to all of its addresses before it was heard. Failures
-  /// are not reported, as losses are not. Any thread.
+  /// Sends to all addresses of the rank; failures are not reported, as losses are not. Any thread.
   void send(int rank, Kind kind, std::span<std::byte const> content = {}) const;
+  /// Sends to the address from which a message came: one answer to each of a question's copies.
+  void answer(Message const& message, Kind kind, std::span<std::byte const> content) const;
   /// The next message, waiting for it at most this long. One thread.
   std::optional<Message> receive(std::chrono::milliseconds timeout);
   /// Ends a `receive` that waits in another thread; every later one returns at once.
@@ -51,15 +52,14 @@ class SideChannel {
     std::vector<sockaddr_in> addresses;
   };
 
-  void note_address(int rank, std::uint32_t address);
+  void send_to(sockaddr_in const& address, Kind kind, std::span<std::byte const> content) const;
 
   int rank_;
   int socket_ = -1;
   int wakes_ = -1;  ///< an eventfd
   std::uint64_t job_ = 0;
   std::vector<Peer> peers_;
-  std::vector<std::atomic<std::uint32_t>> heard_at_;  ///< for each rank its address in network order; 0: not heard yet
-  std::vector<std::byte> datagram_;                   ///< the last one that was received
+  std::vector<std::byte> datagram_;  ///< the last one that was received
 };
 
 }  // namespace heddle

@@ -133,9 +133,8 @@ bool Watch::State::look(std::chrono::milliseconds timeout) {
 void Watch::State::handle(SideChannel::Message const& message) {
   switch (message.kind) {
     case SideChannel::Kind::question: {
-      reachability->heard(message.sender);
       RankStatus const status = own_status();
-      channel->send(message.sender, SideChannel::Kind::status, std::as_bytes(std::span(&status, 1)));
+      channel->answer(message, SideChannel::Kind::status, std::as_bytes(std::span(&status, 1)));
       // One rank that can decide is enough, of several that ask at once the lowest: this rank leaves it to that one for
       // a while.
       if (!message.content.empty() && (message.sender < channel->rank() || !inquiry->is_open())) {
@@ -145,7 +144,7 @@ void Watch::State::handle(SideChannel::Message const& message) {
     }
     case SideChannel::Kind::status:
       if (message.content.size() == sizeof(RankStatus)) {
-        reachability->heard(message.sender);
+        reachability->answered(message.sender);
         inquiry->answered(message.sender, status_from(message.content), elapsed);
       }
       break;
@@ -187,13 +186,14 @@ void Watch::State::investigate() {
       std::vector<std::byte> const content(inquiry->reaches_all() ? 1 : 0);
       int asked = 0;
       for (int rank = 0; rank < channel->size() && !ended; ++rank) {
-        if (rank != channel->rank()) {
-          channel->send(rank, SideChannel::Kind::question, content);
-          ++asked;
+        if (rank == channel->rank()) {
+          continue;
         }
-        // The answers of many ranks at once would not fit into the socket's memory.
+        channel->send(rank, SideChannel::Kind::question, content);
         constexpr int at_once = 64;
-        while (asked % at_once == 0 && look(std::chrono::milliseconds(1))) {
+        if (++asked % at_once == 0) {
+          while (look(std::chrono::milliseconds(1))) {  // more answers at once would not fit into the socket's memory
+          }
         }
       }
       break;

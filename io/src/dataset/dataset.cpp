@@ -297,8 +297,8 @@ std::unique_ptr<DatasetFile> open_file(std::string const& path, DatasetCopies co
     try {
       return std::make_unique<DatasetFile>(hdf5::File::open_copy(copy->second, path), known);
     } catch (DataError const& error) {
-      note_file_trouble(
-          fmt::format("{}: the copy cannot be used ({}): {} is read in its place", copy->second, error.what(), path));
+      note_file_trouble(copy->second,
+                        fmt::format("the copy cannot be used ({}): {} is read in its place", error.what(), path));
     }
   }
   return std::make_unique<DatasetFile>(hdf5::File::open(require_hdf5(path)), known);

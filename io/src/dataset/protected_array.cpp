@@ -19,12 +19,12 @@ namespace {
 
 using namespace dataset_format;
 
-/// The next start makes another copy in place of one with a fault.
-void give_up_copy(std::string const& copy, std::string const& where) {
+/// The next start makes another copy in place of one with a fault. `file` is the one that was copied.
+void give_up_copy(std::string const& copy, std::string const& file) {
   std::error_code ignored;
   std::filesystem::remove(copy, ignored);
-  note_file_trouble(fmt::format(
-      "{}: the copy is damaged, or cannot be read: it is removed, and {} is read in its place", copy, where));
+  note_file_trouble(
+      copy, fmt::format("the copy is damaged, or cannot be read: it is removed, and {} is read in its place", file));
 }
 
 template <typename T>
@@ -69,7 +69,7 @@ void ProtectedArray::read_block(std::int64_t index, std::vector<std::uint8_t>& b
     }
     values_ = hdf5::File::open(values_.path()).array(values_.name().substr(1));  // from the root, without its slash
     read_recorded(index, bytes);
-    give_up_copy(copy, values_.where());
+    give_up_copy(copy, values_.path());
   }
   check(bytes, index * block_length_);
 }

@@ -67,11 +67,16 @@ fs::path own_directory(fs::path const& parent) {
 }
 
 /// Takes the directory's lock, which shows that what is partial there is of dead processes, and removes that. Waits for
-/// a process that is copying; does without where there are no locks.
+/// a process that is copying; does without where there are no locks. Throws Error where that process does not end.
 void take_directory(FileLock& lock, fs::path const& directory, std::function<void()> const& progress) {
   constexpr std::chrono::milliseconds between_questions{50};
+  constexpr std::chrono::minutes max_wait{30};
+  auto const end = Clock::now() + max_wait;
   FileLock::Result result = lock.try_take(FileLock::Kind::exclusive);
   while (result == FileLock::Result::busy) {
+    if (Clock::now() > end) {
+      throw Error("{}: another process has copied there for {} minutes", directory.string(), max_wait.count());
+    }
     progress();
     std::this_thread::sleep_for(between_questions);
     result = lock.try_take(FileLock::Kind::exclusive);
@@ -167,7 +172,7 @@ class HostCopies {
 
   std::string const& warnings() const { return warnings_; }
   Totals const& totals() const { return totals_; }
-  /// A line for each file, empty for one that is read itself.
+  /// A line for each file, empty for one that is read in place.
   std::string names(std::vector<std::string> const& files) const {
     std::string names;
     for (std::string const& file : files) {
@@ -212,7 +217,7 @@ class HostCopies {
       }
       copies_[file] = original->copy.string();
     });
-    warn(problem, file + " is read itself");
+    warn(problem, file + " is read in place");
   }
 
   /// Whether the copy is there and good. A bad one is removed.
@@ -246,9 +251,13 @@ std::string summarize(std::vector<Totals> const& hosts, fs::path const& parent) 
   if (used == 0) {
     return "";
   }
-  return fmt::format("datasets staged in {} of {}: {} copied, {} in {:.1f} s ({:.2f} GB/s), {} there already",
-                     parent.string(), counted(used, "host"), counted(sum.copied, "file"), megabytes(sum.bytes),
-                     sum.seconds, static_cast<double>(sum.bytes) / 1e9 / std::max(sum.seconds, 1e-9), sum.present);
+  std::string const copied =
+      sum.copied == 0
+          ? ""
+          : fmt::format("{} copied, {} in {:.1f} s ({:.2f} GB/s), ", counted(sum.copied, "file"), megabytes(sum.bytes),
+                        sum.seconds, static_cast<double>(sum.bytes) / 1e9 / std::max(sum.seconds, 1e-9));
+  return fmt::format("datasets staged in {} of {}: {}{} there already", parent.string(), counted(used, "host"), copied,
+                     counted(sum.present, "file"));
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ void count_failed_reads(std::filesystem::path const& path, std::size_t failures,
   bool const noted = std::bit_width(count) < std::bit_width(count + failures);
   count += failures;
   if (noted) {
-    note_file_trouble(fmt::format("{}: {} so far failed ({}) and succeeded when tried again", path.string(),
+    note_file_trouble(path.string(),
+                      fmt::format("{} so far failed ({}) and succeeded when tried again",
                                   count == 1 ? "1 read" : fmt::format("{} reads", count), std::strerror(error)));
   }
 }

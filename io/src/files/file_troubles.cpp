@@ -1,4 +1,5 @@
 #include <heddle/io/files/file_troubles.hpp>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -8,7 +9,7 @@ namespace {
 
 struct Troubles {
   std::mutex mutex;
-  std::vector<std::string> texts;
+  std::map<std::string, std::string> texts;  ///< by their files
 };
 
 Troubles& troubles() {
@@ -18,14 +19,18 @@ Troubles& troubles() {
 
 }  // namespace
 
-void note_file_trouble(std::string text) {
+void note_file_trouble(std::string const& file, std::string text) {
   std::lock_guard const lock(troubles().mutex);
-  troubles().texts.push_back(std::move(text));
+  troubles().texts[file] = std::move(text);
 }
 
 std::vector<std::string> take_file_troubles() {
   std::lock_guard const lock(troubles().mutex);
-  return std::exchange(troubles().texts, {});
+  std::vector<std::string> texts;
+  for (auto const& [file, text] : std::exchange(troubles().texts, {})) {
+    texts.push_back(file + ": " + text);
+  }
+  return texts;
 }
 
 }  // namespace heddle

@@ -230,7 +230,11 @@ DataFiles files_of(Config const& config) {
     std::ranges::for_each(corpus.text.target, [&](std::string const& file) { add(to, file); });
   }
   for (auto const& [name, path] : validation_paths(config)) {
-    is_text_file(path) ? add(files.texts, path) : add(files.datasets, dataset_in(path, "valid.h5"));
+    if (is_text_file(path)) {
+      add(files.texts, path);
+    } else {
+      add(files.datasets, dataset_in(path, "valid.h5"));
+    }
   }
   return files;
 }

@@ -38,6 +38,7 @@ TEST(Cluster, RanksThatAreScatteredOverDomainsAreAWarning) {
   Finding const wide = binding_of({{"n1", {0, 1}}}, node);
   EXPECT_EQ(wide.kind, Kind::warning);
   EXPECT_EQ(wide.found, "rank 0 on n1 may run in 2 NUMA domains");
+  EXPECT_EQ(binding_of({{"n1", {0}}, {"n1", {1}}}, {{{{0, 1}, 0, 0}}}).kind, Kind::failed) << "one core, two threads";
 }
 
 TEST(Cluster, WhatDiffersBetweenHostsIsNamed) {

@@ -25,10 +25,10 @@ struct TrainOptions : ConfigOptions {
   bool fresh = false;
   std::optional<std::int64_t> resume_from;  ///< the step to go back to; none: the newest checkpoint's
   bool new_data = false;
-  std::string stage_data;    ///< a directory of each host for copies of datasets; "": none are made
-  std::int64_t trace = 0;    ///< steps
-  bool dry_run = false;      ///< `train` only
-  std::optional<int> ranks;  ///< number of ranks of a dry run; none: 1
+  std::optional<std::string> stage_data;  ///< a directory of each host for copies of datasets; none: none are made
+  std::int64_t trace = 0;                 ///< steps
+  bool dry_run = false;                   ///< `train` only
+  std::optional<int> ranks;               ///< number of ranks of a dry run; none: 1
   Verbosity verbosity = Verbosity::normal;
   /// Changes the configuration once plug-ins have registered what they bring; the same on all ranks. Null: nothing.
   std::function<void(Config&, Registries const&)> change = {};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -18,9 +19,9 @@ namespace {
 class Places {
  public:
   explicit Places(NodeTopology const& node) {
-    for (std::size_t index = 0; index < node.cores.size(); ++index) {
-      for (int const processor : node.cores[index].processors) {
-        cores_[processor] = {static_cast<int>(index), &node.cores[index]};
+    for (NodeTopology::Core const& core : node.cores) {
+      for (int const processor : core.processors) {
+        cores_[processor] = &core;
       }
     }
   }
@@ -31,23 +32,23 @@ class Places {
     std::set<int> values;
     for (int const processor : processors) {
       if (auto const found = cores_.find(processor); found != cores_.end()) {
-        values.insert(found->second.second->*member);
+        values.insert(found->second->*member);
       }
     }
     return values;
   }
-  /// The number of cores that have these processors.
-  std::size_t cores(std::vector<int> const& processors) const {
-    std::set<int> indices;
+  /// The cores that have these processors, by the first processors of the cores.
+  std::set<int> cores(std::vector<int> const& processors) const {
+    std::set<int> firsts;
     for (int const processor : processors) {
       auto const found = cores_.find(processor);
-      indices.insert(found == cores_.end() ? -1 - processor : found->second.first);
+      firsts.insert(found == cores_.end() ? processor : found->second->processors.front());
     }
-    return indices.size();
+    return firsts;
   }
 
  private:
-  std::map<int, std::pair<int, NodeTopology::Core const*>> cores_;
+  std::map<int, NodeTopology::Core const*> cores_;
 };
 
 /// Where the ranks of a group meet, at worst: "in one last-level cache"; "" if all of the node is as near.
@@ -96,7 +97,8 @@ std::vector<RankCores> gather_rank_cores(Communicator const& world, std::vector<
   return ranks;
 }
 
-std::vector<SharedCores> shared_cores(std::vector<RankCores> const& ranks) {
+std::vector<SharedCores> shared_cores(std::vector<RankCores> const& ranks, NodeTopology const& node) {
+  Places const places(node);
   struct Joined {
     std::size_t ranks = 0;
     std::set<int> cores;
@@ -104,9 +106,9 @@ std::vector<SharedCores> shared_cores(std::vector<RankCores> const& ranks) {
   std::map<std::string, std::vector<Joined>> by_host;
   for (RankCores const& rank : ranks) {
     std::vector<Joined>& joined = by_host[rank.host];
-    Joined own{1, {rank.cores.begin(), rank.cores.end()}};
+    Joined own{1, places.cores(rank.cores)};
     std::erase_if(joined, [&](Joined const& other) {
-      bool const shares = std::ranges::any_of(rank.cores, [&](int core) { return other.cores.contains(core); });
+      bool const shares = std::ranges::any_of(own.cores, [&](int core) { return other.cores.contains(core); });
       if (shares) {
         own.ranks += other.ranks;
         own.cores.insert(other.cores.begin(), other.cores.end());
@@ -135,16 +137,16 @@ NeighbourGroups inner_groups(MeshShape const& shape) {
 std::string describe_binding(std::vector<RankCores> const& ranks, NodeTopology const& node,
                              NeighbourGroups const& groups) {
   Places const places(node);
-  std::vector<SharedCores> const shared = shared_cores(ranks);
+  std::vector<SharedCores> const shared = shared_cores(ranks, node);
   if (!shared.empty()) {
     auto const& worst = *std::ranges::max_element(shared, {}, &SharedCores::ranks);
-    return fmt::format("{} ranks of {} share {}", worst.ranks, worst.host, counted(places.cores(worst.cores), "core"));
+    return fmt::format("{} ranks of {} share {}", worst.ranks, worst.host, counted(worst.cores.size(), "core"));
   }
-  std::size_t fewest = places.cores(ranks.front().cores);
+  std::size_t fewest = places.cores(ranks.front().cores).size();
   std::size_t most = fewest;
   for (RankCores const& rank : ranks) {
-    fewest = std::min(fewest, places.cores(rank.cores));
-    most = std::max(most, places.cores(rank.cores));
+    fewest = std::min(fewest, places.cores(rank.cores).size());
+    most = std::max(most, places.cores(rank.cores).size());
   }
   std::string text =
       fmt::format("{}{} for each rank", fewest < most ? fmt::format("{} to ", fewest) : "", counted(most, "core"));
@@ -179,16 +181,31 @@ std::string scattered_ranks(std::vector<RankCores> const& ranks, NodeTopology co
 BindingProposal propose_binding(int ranks_per_node, NodeTopology const& node) {
   int const cores = static_cast<int>(node.cores.size());
   int const of_domain = cores / node.domains();
-  // Ranks side by side span no two domains if their cores divide a domain's, or are whole domains.
-  int each = std::max(1, cores / ranks_per_node);
-  while (of_domain % each != 0 && each % of_domain != 0) {
+  // Ranks side by side span no two domains if their cores divide a domain's.
+  int each = std::clamp(cores / ranks_per_node, 1, of_domain);
+  while (of_domain % each != 0) {
     --each;
   }
-  return {.cores_per_rank = each,
-          .mpirun = fmt::format("--map-by ppr:{}:node:pe={} --bind-to core", ranks_per_node, each),
-          .mpiexec = fmt::format("-ppn {} -bind-to core:{}", ranks_per_node, each),
-          .srun = fmt::format("--ntasks-per-node={} --cpus-per-task={} --cpu-bind=cores --distribution=block:block",
-                              ranks_per_node, each)};
+  return {
+      .cores_per_rank = each,
+      .mpirun = fmt::format("--map-by ppr:{}:node:pe={} --bind-to core", ranks_per_node, each),
+      .mpiexec = fmt::format("-ppn {} -bind-to core:{}", ranks_per_node, each),
+      .srun = fmt::format(
+          "--ntasks-per-node={} --cpus-per-task={} --threads-per-core=1 --cpu-bind=cores --distribution=block:block",
+          ranks_per_node, each)};
+}
+
+std::vector<RankCores> ranks_side_by_side(int ranks, int ranks_per_node, NodeTopology const& node) {
+  auto const each = static_cast<std::size_t>(propose_binding(ranks_per_node, node).cores_per_rank);
+  std::vector<RankCores> placed;
+  for (int rank = 0; rank < ranks; ++rank) {
+    RankCores& own = placed.emplace_back(RankCores{std::to_string(rank / ranks_per_node), {}});
+    std::size_t const begin = static_cast<std::size_t>(rank % ranks_per_node) * each;
+    for (std::size_t core = begin; core < begin + each; ++core) {
+      std::ranges::copy(node.cores[core].processors, std::back_inserter(own.cores));
+    }
+  }
+  return placed;
 }
 
 }  // namespace heddle

@@ -25,9 +25,10 @@ std::vector<RankCores> gather_rank_cores(Communicator const& world, std::vector<
 struct SharedCores {
   std::string host;
   std::size_t ranks = 0;
-  std::vector<int> cores;  ///< ascending
+  std::vector<int> cores;  ///< by their first processors, ascending
 };
-std::vector<SharedCores> shared_cores(std::vector<RankCores> const& ranks);
+/// Processors of one core are that core; the hosts are like `node`.
+std::vector<SharedCores> shared_cores(std::vector<RankCores> const& ranks, NodeTopology const& node);
 
 /// A rank that may run in several NUMA domains, or ranks that are dealt to the domains in turn, so that neighbours
 /// exchange through the slower memory between them; "" if there is neither. The hosts are like `node`.
@@ -54,5 +55,7 @@ struct BindingProposal {
 };
 /// Expects no more ranks than cores.
 BindingProposal propose_binding(int ranks_per_node, NodeTopology const& node);
+/// The first `ranks` of a job that is started so.
+std::vector<RankCores> ranks_side_by_side(int ranks, int ranks_per_node, NodeTopology const& node);
 
 }  // namespace heddle

@@ -27,8 +27,11 @@ Topology load_topology() {
   for (char const* const variable : {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC"}) {
     // hwloc takes this machine where it cannot read the other one.
     char const* const other = std::getenv(variable);
-    loaded = loaded && (other == nullptr || hwloc_topology_is_thissystem(raw) == 0 || std::getenv("HWLOC_THISSYSTEM"));
-    if (!loaded && other != nullptr) {
+    if (other == nullptr || *other == '\0') {
+      continue;
+    }
+    loaded = loaded && (hwloc_topology_is_thissystem(raw) == 0 || std::getenv("HWLOC_THISSYSTEM") != nullptr);
+    if (!loaded) {
       throw Error("hwloc cannot read {} = {}: expected {}", variable, other,
                   variable == std::string_view("HWLOC_XMLFILE") ? "a file that `lstopo FILE.xml` wrote"
                                                                 : "a description such as \"numa:2 core:8 pu:1\"");

@@ -81,6 +81,22 @@ TEST_F(BindingTest, GroupsAreAsNearAsTheirRanksLie) {
   uneven = ranks_on(node, 3, 2);
   uneven[2].cores = uneven[0].cores;
   EXPECT_EQ(describe_binding(uneven, node, {"tensor", 1}), "2 ranks of n1 share 2 cores");
+  EXPECT_EQ(describe_binding({{"n1", {0}}, {"n1", {1}}}, node, {"tensor", 1}), "2 ranks of n1 share 1 core")
+      << "two threads of one core";
+}
+
+TEST_F(BindingTest, RanksOfAPlanLieSideBySideOnEachNode) {
+  NodeTopology const node = large_node();
+  std::vector<RankCores> const ranks = ranks_side_by_side(6, 3, node);
+  EXPECT_EQ(ranks[4].host, "1");
+  EXPECT_THAT(ranks[4].cores, SizeIs(32));
+  EXPECT_EQ(ranks[4].cores.front(), 32) << "the first thread of core 16";
+  EXPECT_EQ(describe_binding(ranks, node, {"context", 3}),
+            "16 cores for each rank; context groups over 3 NUMA domains");
+  EXPECT_EQ(describe_binding(ranks, node, {"tensor", 2}), "16 cores for each rank; tensor groups over several hosts");
+  for (int count = 1; count <= 128; ++count) {
+    EXPECT_EQ(scattered_ranks(ranks_side_by_side(count, count, node), node), "") << count;
+  }
 }
 
 TEST_F(BindingTest, ScatteredRanksAreNamed) {
@@ -103,8 +119,8 @@ TEST_F(BindingTest, ProposedRanksDoNotSpanDomains) {
   EXPECT_EQ(propose_binding(32, node).mpiexec, "-ppn 32 -bind-to core:4");
   EXPECT_EQ(propose_binding(24, node).cores_per_rank, 4) << "with 5, the fourth rank would lie in two domains";
   EXPECT_EQ(propose_binding(2, node).srun,
-            "--ntasks-per-node=2 --cpus-per-task=64 --cpu-bind=cores --distribution=block:block");
-  EXPECT_EQ(propose_binding(3, node).cores_per_rank, 32) << "two whole domains";
+            "--ntasks-per-node=2 --cpus-per-task=16 --threads-per-core=1 --cpu-bind=cores --distribution=block:block");
+  EXPECT_EQ(propose_binding(3, node).cores_per_rank, 16) << "one whole domain";
   EXPECT_EQ(propose_binding(100, node).cores_per_rank, 1);
   EXPECT_EQ(propose_binding(2, synthetic("core:6 pu:1")).cores_per_rank, 3);
 }

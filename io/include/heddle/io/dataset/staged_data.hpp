@@ -13,7 +13,7 @@ namespace heddle {
 struct StagedData {
   DatasetCopies copies{};               ///< of this host
   std::string summary{};                ///< what was copied, in what time
-  std::vector<std::string> warnings{};  ///< why a host reads a file itself
+  std::vector<std::string> warnings{};  ///< why a host reads a file in place
 };
 
 /// Copies files into a directory of every host, DIRECTORY/heddle-datasets-UID: the first rank of the host does, the

@@ -7,8 +7,9 @@ namespace heddle {
 
 /// Faults of files from which this process has recovered, for its log: reads that succeeded when they were tried again,
 /// copies of datasets that were given up. Any thread may call these.
-void note_file_trouble(std::string text);
-/// The faults that were noted since the last call.
+/// Of one file the last text counts.
+void note_file_trouble(std::string const& file, std::string text);
+/// The faults that were noted since the last call, "FILE: TEXT".
 std::vector<std::string> take_file_troubles();
 
 }  // namespace heddle
