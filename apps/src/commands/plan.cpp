@@ -211,13 +211,12 @@ std::string describe_start(Machines const& machines, LayoutChoice const& layout,
   if (machines.ranks_per_node > cores) {
     return fmt::format(
         "\nThis machine has {}: HWLOC_XMLFILE=FILE.xml, written by `lstopo FILE.xml` on a node of the job, lets the "
-        "plan "
-        "say how its ranks are bound\n",
+        "plan say how its ranks are bound\n",
         describe(node));
   }
   BindingProposal const proposal = propose_binding(machines.ranks_per_node, node);
   NeighbourGroups const groups = inner_groups(layout.shape);
-  // Some nodes are as all: as many as a group of ranks can touch.
+  // A few nodes stand for all: as many as one group of ranks can touch.
   int const described = std::min(machines.ranks(), machines.ranks_per_node * std::max(1, groups.ranks));
   int const idle = cores - machines.ranks_per_node * proposal.cores_per_rank;
   bool const open_mpi = mpi_library().starts_with("Open MPI");
