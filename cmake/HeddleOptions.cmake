@@ -1,7 +1,7 @@
 # The options of a build. Everything else follows from the presets.
 option(HEDDLE_BUILD_TESTS "Build the tests" ON)
-option(HEDDLE_NATIVE "Compile everything for this machine only (-march=native), not for x86-64-v2 to v4" OFF)
-set(HEDDLE_KERNEL_LEVELS all CACHE STRING "Instruction sets that kernels are compiled for: all, or native (x86-64-v2 and this machine's)")
+option(HEDDLE_NATIVE "Compile everything for this machine only (-march=native), not for x86-64-v2 to v4, or Armv8-A with and without SVE" OFF)
+set(HEDDLE_KERNEL_LEVELS all CACHE STRING "Instruction sets that kernels are compiled for: all, or native (the lowest and this machine's)")
 set(HEDDLE_KOKKOS_BACKEND "" CACHE STRING "A back end that Kokkos must have, for example OPENMP, CUDA or HIP; any where empty")
 option(HEDDLE_EMULATE_DEVICE "For tests: compute on the processor, in memory that only kernels and copies may touch" OFF)
 option(HEDDLE_PRECOMPILE "Precompile headers that most files of a target include" ON)

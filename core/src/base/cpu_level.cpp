@@ -4,7 +4,12 @@
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/error.hpp>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#else
 #include "cpu_features.hpp"
+#endif
 
 namespace heddle {
 
@@ -13,14 +18,26 @@ namespace {
 #if defined(__x86_64__)
 constexpr std::array<std::string_view, cpu_levels.size()> names{"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16",
                                                                 "x86-64-v4-amx"};
-#else
-constexpr std::array<std::string_view, 1> names{"baseline"};
-#endif
-
 constexpr std::uint64_t level_v4_bf16 = cpu::level_v4 | cpu::avx512bf16 | cpu::avx512vnni;
 /// Features that each level above the baseline needs.
-constexpr std::array<std::uint64_t, cpu_levels.size()> needs{
-    0, cpu::level_v3, cpu::level_v4, level_v4_bf16, level_v4_bf16 | cpu::amx_tile | cpu::amx_bf16 | cpu::amx_int8};
+constexpr std::array<std::uint64_t, names.size()> needs{0, cpu::level_v3, cpu::level_v4, level_v4_bf16,
+                                                        level_v4_bf16 | cpu::amx_tile | cpu::amx_bf16 | cpu::amx_int8};
+std::uint64_t detected_features() {
+  return cpu::detected_features();
+}
+#elif defined(__aarch64__)
+constexpr std::array<std::string_view, 2> names{"armv8-a", "armv8.2-a-sve"};
+constexpr std::array<std::uint64_t, names.size()> needs{0, HWCAP_SVE};
+std::uint64_t detected_features() {
+  return getauxval(AT_HWCAP);
+}
+#else
+constexpr std::array<std::string_view, 1> names{"baseline"};
+constexpr std::array<std::uint64_t, names.size()> needs{0};
+std::uint64_t detected_features() {
+  return 0;
+}
+#endif
 
 }  // namespace
 
@@ -39,7 +56,7 @@ CpuLevel parse_cpu_level(std::string_view name, std::string_view origin) {
 
 CpuLevel detected_cpu_level() {
   static CpuLevel const detected = [] {
-    std::uint64_t const features = cpu::detected_features();
+    std::uint64_t const features = detected_features();
     CpuLevel highest = CpuLevel::baseline;
     for (std::size_t i = 1; i < names.size() && (features & needs[i]) == needs[i]; ++i) {
       highest = cpu_levels[i];

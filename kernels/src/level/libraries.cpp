@@ -1,5 +1,9 @@
 #include <fmt/format.h>
 
+#if defined(__aarch64__)
+#include <sys/prctl.h>
+#endif
+
 #include <algorithm>
 #include <heddle/core/base/library.hpp>
 #include <string_view>
@@ -44,6 +48,17 @@ Register* find(CpuLevel level, char const* name) {
       function_beside_core(fmt::format("libheddle_kernels_{}.so", name_of(level)), name));
 }
 
+/// " of 256 bits" where kernels use registers of any length: another length adds in another order.
+std::string register_length([[maybe_unused]] CpuLevel level) {
+#if defined(__aarch64__)
+  if (level >= CpuLevel::v3) {
+    constexpr int bits = 8;
+    return fmt::format(" of {} bits", bits * (prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK));
+  }
+#endif
+  return "";
+}
+
 }  // namespace
 
 void add_compiled_kernels(KernelRegistries& registries, CpuLevel level) {
@@ -59,7 +74,8 @@ void add_compiled_kernels(KernelRegistries& registries, CpuLevel level) {
 }
 
 std::string describe_compiled_kernels(CpuLevel level) {
-  std::string const portable = fmt::format("{} (kokkos {}", name_of(level), name_of(portable_level(level)));
+  CpuLevel const kokkos = portable_level(level);
+  std::string const portable = fmt::format("{} (kokkos {}{}", name_of(level), name_of(kokkos), register_length(kokkos));
   return portable + (has_vector_kernels(level) ? fmt::format(", simd {})", name_of(bfloat16_level(level))) : ")");
 }
 
