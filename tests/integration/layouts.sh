@@ -44,9 +44,11 @@ near one moved 20 valid_loss/other:0.002
 train_layout 4 0 shared pipeline=2 data=2 shard_optimizer=true
 near one shared 20 valid_loss/other:0.002
 
-# The same layout is the same run, bit for bit, also where one rank of four was killed in between.
+# The same layout is the same run, bit for bit, also where backward passes are split, and one rank of four was killed
+# in between.
 setsid "$HEDDLE_MPIRUN" -np 4 "$HEDDLE" train run.toml --set run.directory=killed --set parallel.tensor=2 \
-  --set parallel.pipeline=2 --set parallel.pipeline_schedule=interleaved --set parallel.sequence_parallel=true > log 2>&1 &
+  --set parallel.pipeline=2 --set parallel.pipeline_schedule=interleaved --set parallel.zero_bubble=true \
+  --set parallel.sequence_parallel=true > log 2>&1 &
 launcher=$!
 wait_for_step killed 13
 victim=$(training_in killed | tail -n 1)
@@ -54,7 +56,7 @@ kill -KILL "$victim"
 code=0
 wait "$launcher" || code=$?
 [ "$code" -ne 0 ] || fail "a run one of whose ranks was killed ended with 0"
-train_layout 4 0 killed tensor=2 pipeline=2 pipeline_schedule=interleaved sequence_parallel=true
+train_layout 4 0 killed tensor=2 pipeline=2 pipeline_schedule=interleaved zero_bubble=true sequence_parallel=true
 grep -q "resuming after step 10" log || fail "the killed run did not resume"
 same_parameters tensor_pipeline killed
 

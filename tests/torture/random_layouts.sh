@@ -55,7 +55,7 @@ draw_layout() {
   do :; done
   layout=(parallel.tensor="$tensor" parallel.pipeline="$pipeline" parallel.context="$context" parallel.data="$data")
   ((tensor == 1)) || layout+=(parallel.sequence_parallel="$(one_of true false)")
-  ((pipeline == 1)) || layout+=(parallel.pipeline_schedule="$(one_of 1f1b 1f1b interleaved)")
+  ((pipeline == 1)) || layout+=(parallel.pipeline_schedule="$(one_of 1f1b 1f1b interleaved)" parallel.zero_bubble="$(one_of true false)")
   ((context == 1)) || layout+=(parallel.context_mode="$(one_of ring ulysses)")
   ((data == 1)) || layout+=(parallel.shard_optimizer="$(one_of true false)" train.deterministic="$(one_of true false)")
 }

@@ -469,6 +469,7 @@ void add_parallel(ConfigTree& tree, ParallelConfig& parallel) {
   keys.free("sequence_parallel", parallel.sequence_parallel, "tensor ranks split the tokens between layers");
   keys.free("context_mode", parallel.context_mode, "how context ranks exchange keys and values");
   keys.free("pipeline_schedule", parallel.pipeline_schedule, "order of micro-batches in a stage");
+  keys.free("zero_bubble", parallel.zero_bubble, "stages compute gradients of weights while they would wait");
   keys.free("stage_layers", parallel.stage_layers, between(1, 2 * max_layers), "layers of each stage; []: cut by cost");
   keys.free("shard_optimizer", parallel.shard_optimizer, "data ranks split the optimizer state (ZeRO-1)");
   keys.free("checked", parallel.checked, "compare the ranks' calls before each collective; slow, for debugging");

@@ -1,10 +1,14 @@
 #include <heddle/core/base/index_range.hpp>
-#include <heddle/core/layers/layer.hpp>
+#include <heddle/core/layers/linear.hpp>
 
 namespace heddle {
 
 void LayerContext::uses_done(std::span<Parameter const* const> parameters) const {
   if (gradients == nullptr) {
+    return;
+  }
+  if (deferred != nullptr) {
+    deferred->uses_done(parameters);
     return;
   }
   for (Parameter const* const parameter : parameters) {

@@ -214,7 +214,11 @@ void Linear::backward_add(LayerContext& context, Tensor const& grad_y, Tensor co
 
 void Linear::gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x,
                        bool accumulate) const {
-  add_parameter_gradients(context, grad_y, x);
+  if (context.deferred == nullptr) {
+    add_parameter_gradients(context, grad_y, x);
+  } else if (!weight_.gradient.empty() || (bias_ != nullptr && !bias_->gradient.empty())) {
+    context.deferred->add(context, *this, grad_y, x);
+  }
   grad_input(context, grad_y, grad_x, accumulate);
   if (adapters_) {
     adapters_->backward(context, grad_y, x, grad_x);
@@ -243,6 +247,32 @@ void Linear::grad_input(LayerContext& context, Tensor const& grad_y, Tensor cons
                                         .accumulate = accumulate,
                                         .b_weight = weight_.weight_version()});
   });
+}
+
+void DeferredGradients::add(LayerContext const& context, Linear const& linear, Tensor const& grad_y, Tensor const& x) {
+  // Gradients are always copied: the memory of one is used for the sum with another.
+  bool const stays = arena_.contains(x) || input_.contains(x);
+  entries_.push_back({&linear, copied(context, grad_y), stays ? x : copied(context, x), {}});
+}
+
+void DeferredGradients::uses_done(std::span<Parameter const* const> parameters) {
+  entries_.push_back({nullptr, {}, {}, {parameters.begin(), parameters.end()}});
+}
+
+Tensor DeferredGradients::copied(LayerContext const& context, Tensor const& tensor) const {
+  Tensor const copy = arena_.allocate(tensor.dtype(), tensor.shape());
+  tensor_ops_->copy(context.execution, tensor, copy);
+  return copy;
+}
+
+void DeferredGradients::compute(LayerContext& context) {
+  for (Entry const& entry : entries_) {
+    if (entry.linear != nullptr) {
+      entry.linear->add_parameter_gradients(context, entry.grad_y, entry.x);
+    }
+    context.uses_done(entry.done);
+  }
+  entries_.clear();
 }
 
 }  // namespace heddle

@@ -192,6 +192,7 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   note_axis(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
   note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
   note_axis(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");
+  note_axis(parallel.zero_bubble, MeshAxis::pipeline, "zero_bubble");
   note(parallel.shard_optimizer && mesh.shape().size(replica_axes()) == 1, parallel.places, "shard_optimizer",
        "parallel.data and parallel.context are 1");
   return notes;

@@ -78,6 +78,12 @@ Tensor Arena::allocate(DType dtype, Shape const& shape) {
   return tensor;
 }
 
+bool Arena::contains(Tensor const& tensor) const {
+  auto const address = reinterpret_cast<std::uintptr_t>(tensor.raw());
+  auto const begin = reinterpret_cast<std::uintptr_t>(block_);
+  return address >= begin && address < begin + capacity_;
+}
+
 void Arena::reserve(std::size_t bytes) {
   require_block();
   if (bytes > capacity_) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <deque>
+#include <heddle/core/layers/linear.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/backoff.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
@@ -13,7 +14,7 @@ namespace heddle {
 
 namespace {
 
-/// The number of actions whose receives are posted ahead: the next forward's and the next backward's.
+/// The number of actions with messages whose receives are posted ahead: the next forward's and the next backward's.
 constexpr std::size_t look_ahead = 2;
 
 enum class Field : std::uint8_t { hidden, encoder_output };
@@ -27,6 +28,10 @@ void for_each_tensor(HiddenStates const& stream, Visit const& visit) {
   if (!stream.encoder_output.empty()) {
     visit(Field::encoder_output, stream.encoder_output);
   }
+}
+
+Direction direction_of(Pass pass) {
+  return pass == Pass::forward ? Direction::forward : pass == Pass::backward ? Direction::backward : Direction::weights;
 }
 
 }  // namespace
@@ -47,13 +52,15 @@ class Pipeline::Run {
 
   /// Returns the micro-batches' sums, in kernels' memory.
   Tensor act(std::span<PipelineAction const> actions) {
-    std::size_t next = 0;
-    for (std::size_t index = 0; index < actions.size(); ++index) {
-      for (; next < actions.size() && next <= index + look_ahead; ++next) {
-        posted_.push_back(post(actions[next]));
+    std::size_t ahead = 0;
+    for (auto next = actions.begin(); next != actions.end() || !posted_.empty();) {
+      for (; next != actions.end() && ahead <= look_ahead; ++next) {
+        posted_.push_back(post(*next));
+        ahead += next->pass == Pass::weights ? 0 : 1;
       }
       Call call = std::move(posted_.front());
       posted_.pop_front();
+      ahead -= call.action.pass == Pass::weights ? 0 : 1;
       std::ranges::for_each(call.receives, [this](Transfer& receive) { wait(receive); });
       perform(call);
     }
@@ -76,6 +83,7 @@ class Pipeline::Run {
     Slot* slot = nullptr;
     Slot* input = nullptr;
     Saved saved;
+    std::optional<DeferredGradients> weights;  ///< between the two parts of a backward pass that is split
   };
 
   struct MicroBatch {
@@ -120,10 +128,13 @@ class Pipeline::Run {
   }
 
   Call post(PipelineAction const& action) {
+    if (action.pass == Pass::weights) {
+      return {action, nullptr, {}, {}};
+    }
     bool const forward = action.pass == Pass::forward;
     if (forward && action.part == 0) {
-      MicroBatch micro_batch{
-          source_.micro_batch(step_.micro_batches.begin + action.micro_batch), {}, parts() * (training_ ? 2 : 1)};
+      int const passes = !training_ ? 1 : pipeline_.split_backward_ ? 3 : 2;
+      MicroBatch micro_batch{source_.micro_batch(step_.micro_batches.begin + action.micro_batch), {}, parts() * passes};
       micro_batch.parts.resize(static_cast<std::size_t>(parts()));
       micro_batches_.emplace(action.micro_batch, std::move(micro_batch));
     }
@@ -146,14 +157,15 @@ class Pipeline::Run {
   }
 
   void perform(Call& call) {
-    Direction const direction = call.action.pass == Pass::forward ? Direction::forward : Direction::backward;
     WorkScope const work(step_.observer, {.kind = WorkKind::pass,
                                           .name = "pass",
-                                          .direction = direction,
+                                          .direction = direction_of(call.action.pass),
                                           .micro_batch = step_.micro_batches.begin + call.action.micro_batch,
                                           .part = call.action.part});
     if (call.action.pass == Pass::backward) {
       backward(call);
+    } else if (call.action.pass == Pass::weights) {
+      weights(call.action);
     } else if (training_) {
       Activations& kept = activations(call.action);
       kept.slot = &pipeline_.activations_->take();
@@ -188,12 +200,29 @@ class Pipeline::Run {
     {
       ArenaScope const scope(pipeline_.temporary_);
       LayerContext here = context(call.action, pipeline_.temporary_);
+      if (pipeline_.split_backward_) {
+        here.deferred = &kept.weights.emplace(kept.slot->arena, kept.input->arena, pipeline_.tensor_ops_);
+      }
       send_copy(call, part(call.action).backward(here, call.input, kept.saved));
     }
     pipeline_.spare_saved_[static_cast<std::size_t>(call.action.part)].push_back(std::move(kept.saved));
+    if (!pipeline_.split_backward_) {
+      release(kept);
+    }
+    pipeline_.messages_->release(*call.slot);
+  }
+
+  void weights(PipelineAction const& action) {
+    Activations& kept = activations(action);
+    ArenaScope const scope(pipeline_.temporary_);
+    LayerContext here = context(action, pipeline_.temporary_);
+    kept.weights->compute(here);
+    release(kept);
+  }
+
+  void release(Activations const& kept) {
     pipeline_.activations_->release(*kept.slot);
     pipeline_.messages_->release(*kept.input);
-    pipeline_.messages_->release(*call.slot);
   }
 
   /// Sends as send does, from the call's own slot: tensors outside it are copied there, so that their memory is free.
@@ -251,25 +280,28 @@ class Pipeline::Run {
 };
 
 Pipeline::Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
-                   Execution& execution, Arena::Kind arenas)
+                   Execution& execution, Options const& options)
     : pipeline_(pipeline),
       model_(model),
       tensor_ops_(std::move(tensor_ops)),
       execution_(execution),
-      activations_(std::make_unique<ArenaSlots>(arenas)),
-      messages_(std::make_unique<ArenaSlots>(arenas)),
-      temporary_(Arena::default_capacity(arenas), arenas) {}
+      split_backward_(options.split_backward),
+      activations_(std::make_unique<ArenaSlots>(options.arenas)),
+      messages_(std::make_unique<ArenaSlots>(options.arenas)),
+      temporary_(Arena::default_capacity(options.arenas), options.arenas) {}
 
 Pipeline::~Pipeline() = default;
 
+PipelinePosition Pipeline::place() const {
+  return {pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size()), split_backward_};
+}
+
 Tensor Pipeline::train(MicroBatchSource const& source, PipelineStep const& step) {
-  PipelinePosition const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
-  return Run(*this, source, step, true).act(training_actions(place, step.micro_batches.count()));
+  return Run(*this, source, step, true).act(training_actions(place(), step.micro_batches.count()));
 }
 
 std::vector<LossSums> Pipeline::evaluate(MicroBatchSource const& source, PipelineStep const& step) {
-  PipelinePosition const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
-  Tensor const sums = Run(*this, source, step, false).act(forward_actions(place, step.micro_batches.count()));
+  Tensor const sums = Run(*this, source, step, false).act(forward_actions(place(), step.micro_batches.count()));
   // Once for all micro-batches of this call, with no wait for the kernels between them.
   return model_.parts().back().ends_model() ? fetch_loss_sums(sums)
                                             : std::vector<LossSums>(static_cast<std::size_t>(sums.dim(0)));

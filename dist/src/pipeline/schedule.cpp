@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <deque>
 #include <heddle/dist/pipeline/schedule.hpp>
 
 namespace heddle {
@@ -39,6 +40,12 @@ std::vector<PipelineAction> forward_actions(PipelinePosition const& place, std::
 std::vector<PipelineAction> training_actions(PipelinePosition const& place, std::int64_t micro_batches) {
   std::vector<PipelineAction> const forwards = forward_actions(place, micro_batches);
   std::vector<PipelineAction> actions;
+  std::deque<PipelineAction> put_off;
+  auto const take_weights = [&](std::int64_t left) {
+    for (; std::ssize(put_off) > left; put_off.pop_front()) {
+      actions.push_back(put_off.front());
+    }
+  };
   auto const ahead = static_cast<std::size_t>(warm_up(place, micro_batches));
   for (std::size_t index = 0; index < forwards.size() + ahead; ++index) {
     if (index < forwards.size()) {
@@ -48,16 +55,24 @@ std::vector<PipelineAction> training_actions(PipelinePosition const& place, std:
       // Backward passes are in the order of the forward ones, but the parts from the last to the first.
       PipelineAction const& mirrored = forwards[index - ahead];
       actions.push_back({Pass::backward, place.parts - 1 - mirrored.part, mirrored.micro_batch});
+      if (place.split_backward) {
+        put_off.push_back(actions.back());
+        put_off.back().pass = Pass::weights;
+        take_weights(place.stage);
+      }
     }
   }
+  take_weights(0);
   return actions;
 }
 
 std::int64_t max_in_flight(std::span<PipelineAction const> actions) {
   std::int64_t now = 0;
   std::int64_t max = 0;
+  Pass const last = std::ranges::find(actions, Pass::weights, &PipelineAction::pass) == actions.end() ? Pass::backward
+                                                                                                      : Pass::weights;
   for (PipelineAction const& action : actions) {
-    now += action.pass == Pass::forward ? 1 : -1;
+    now += action.pass == Pass::forward ? 1 : action.pass == last ? -1 : 0;
     max = std::max(max, now);
   }
   return max;

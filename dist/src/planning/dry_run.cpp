@@ -103,7 +103,7 @@ DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes c
             plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
       teachers(make_teachers(model, spec(config), registries.layers, vocabulary, config)),
       pipeline(parallel.pipeline, model, KernelSource{kernels, config.kernels}.select<TensorOps>({dtype}), execution,
-               arenas) {
+               {.split_backward = splits_backward(config.parallel), .arenas = arenas}) {
   assign_rules(config.optimizer, registries.kernels, parameters);
   parameters.arrange();
   DType const values_dtype = parameter_dtype(dtype);
@@ -189,8 +189,17 @@ class StageDryRun {
     TrafficByGroup const between = traffic_of(rank_.parallel);
     work.forward.push_back({rank_.calls.take(), between - before});
     LayerContext backward = context(temporary);
+    DeferredGradients weights(kept, inputs,
+                              KernelSource{rank_.kernels, config_.kernels}.select<TensorOps>({rank_.dtype}));
+    backward.deferred = splits_backward(config_.parallel) ? &weights : nullptr;
     static_cast<void>(part.backward(backward, grad_output, saved));
-    work.backward.push_back({rank_.calls.take(), traffic_of(rank_.parallel) - between});
+    TrafficByGroup const after = traffic_of(rank_.parallel);
+    work.backward.push_back({rank_.calls.take(), after - between});
+    if (splits_backward(config_.parallel)) {
+      LayerContext later = context(temporary);
+      weights.compute(later);
+      work.weights.push_back({rank_.calls.take(), traffic_of(rank_.parallel) - after});
+    }
     work.activations.push_back(static_cast<std::int64_t>(kept.peak()));
     work.temporary = std::max(work.temporary, static_cast<std::int64_t>(temporary.peak()));
   }
@@ -282,11 +291,16 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
   for (std::vector<LayerGroup> const& groups : parts) {
     PassWork& forward = sum.forward.emplace_back();
     PassWork& backward = sum.backward.emplace_back();
+    bool const split = !groups.front().layer->weights.empty();
+    PassWork& weights = split ? sum.weights.emplace_back() : backward;
     std::int64_t& activations = sum.activations.emplace_back(0);
     sum.input_bytes.push_back(groups.front().layer->input_bytes.front());
     for (auto const& [layer, count] : groups) {
       add_pass(forward, layer->forward.front(), count);
       add_pass(backward, layer->backward.front(), count);
+      if (split) {
+        add_pass(weights, layer->weights.front(), count);
+      }
       activations += count * layer->activations.front();
       sum.temporary = std::max(sum.temporary, layer->temporary);
       sum.kept_by_kernels += count * layer->kept_by_kernels;

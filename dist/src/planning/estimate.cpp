@@ -187,6 +187,9 @@ class Planner::Estimate {
     for (std::size_t part = 0; part < work.forward.size(); ++part) {
       times.forward.push_back(pass(work.forward[part], of_passes.forward[part]));
       times.backward.push_back(pass(work.backward[part], of_passes.backward[part]));
+      if (!work.weights.empty()) {
+        times.weights.push_back(pass(work.weights[part], of_passes.weights[part]));
+      }
       input_bytes = std::max(input_bytes, work.input_bytes[part]);
     }
     if (layout_.size(MeshAxis::pipeline) > 1) {
@@ -281,9 +284,9 @@ class Planner::Estimate {
       use.state += (update.state + directions) * ((update.elements + owners() - 1) / owners()) * element +
                    update.split_elements / layout_.replicas() * element;
     }
-    auto const actions =
-        training_actions({stage, layout_.size(MeshAxis::pipeline), static_cast<int>(work.forward.size())},
-                         planner_.request_.config.train.deterministic ? 1 : load_.micro_batches);
+    auto const actions = training_actions(
+        {stage, layout_.size(MeshAxis::pipeline), static_cast<int>(work.forward.size()), !work.weights.empty()},
+        planner_.request_.config.train.deterministic ? 1 : load_.micro_batches);
     // An arena that holds passes of several parts is as large as the largest.
     std::int64_t const largest = *std::ranges::max_element(work.activations);
     std::int64_t const messages = *std::ranges::max_element(work.input_bytes);
@@ -337,6 +340,9 @@ Planner::PassSeconds const& Planner::pass_seconds(RankWork const& work) {
     }
     for (PassWork const& pass : work.backward) {
       place->second.backward.push_back(seconds_of(pass.kernels));
+    }
+    for (PassWork const& pass : work.weights) {
+      place->second.weights.push_back(seconds_of(pass.kernels));
     }
   }
   return place->second;

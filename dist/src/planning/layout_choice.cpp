@@ -57,6 +57,7 @@ std::vector<LayoutChoice> variants_of(MeshShape const& shape, ModelDescription c
   also(plain.size(MeshAxis::context) > 1, [](LayoutChoice& layout) { layout.context_mode = ContextMode::ulysses; });
   also(plain.size(MeshAxis::pipeline) > 1 && model.keys.is_encoder_decoder(),
        [](LayoutChoice& layout) { layout.pipeline_schedule = PipelineSchedule::interleaved; });
+  also(plain.size(MeshAxis::pipeline) > 1, [](LayoutChoice& layout) { layout.zero_bubble = true; });
   also(plain.replicas() > 1, [](LayoutChoice& layout) { layout.shard_optimizer = true; });
   return variants;
 }
@@ -106,6 +107,7 @@ Config with_layout(Config config, LayoutChoice const& layout) {
   parallel.sequence_parallel = layout.sequence_parallel;
   parallel.context_mode = layout.context_mode;
   parallel.pipeline_schedule = layout.pipeline_schedule;
+  parallel.zero_bubble = layout.zero_bubble;
   parallel.shard_optimizer = layout.shard_optimizer;
   config.train.micro_batch_tokens = layout.micro_batch_tokens;
   return config;
@@ -116,6 +118,7 @@ LayoutChoice layout_of(Config const& config, ModelDescription const& model, int 
           .sequence_parallel = config.parallel.sequence_parallel,
           .context_mode = config.parallel.context_mode,
           .pipeline_schedule = config.parallel.pipeline_schedule,
+          .zero_bubble = config.parallel.zero_bubble,
           .shard_optimizer = config.parallel.shard_optimizer,
           .micro_batch_tokens = config.train.micro_batch_tokens};
 }
@@ -127,7 +130,7 @@ int complexity(LayoutChoice const& layout) {
   }
   bool const sharded = layout.shard_optimizer && layout.replicas() > 1;
   for (bool const switched : {layout.sequence_parallel, layout.context_mode == ContextMode::ulysses,
-                              layout.pipeline_schedule == PipelineSchedule::interleaved, sharded}) {
+                              layout.pipeline_schedule == PipelineSchedule::interleaved, layout.zero_bubble, sharded}) {
     parts += switched ? 1 : 0;
   }
   return parts;
@@ -142,7 +145,9 @@ std::string describe(LayoutChoice const& layout) {
   };
   axis(MeshAxis::tensor, layout.sequence_parallel, " sequence-parallel");
   axis(MeshAxis::context, layout.context_mode == ContextMode::ulysses, " ulysses");
-  axis(MeshAxis::pipeline, layout.pipeline_schedule == PipelineSchedule::interleaved, " interleaved");
+  bool const interleaved = layout.pipeline_schedule == PipelineSchedule::interleaved;
+  axis(MeshAxis::pipeline, interleaved || layout.zero_bubble,
+       fmt::format("{}{}", interleaved ? " interleaved" : "", layout.zero_bubble ? " zero-bubble" : ""));
   axis(MeshAxis::data, false, "");
   return fmt::format("{}{}, micro-batches of {}", axes.empty() ? "one rank" : fmt::format("{}", fmt::join(axes, " × ")),
                      layout.shard_optimizer && layout.replicas() > 1 ? ", optimizer sharded" : "",

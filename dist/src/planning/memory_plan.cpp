@@ -149,14 +149,14 @@ class PlanDryRun {
     std::int64_t max = 1;
     for (std::vector<Pack> const& list : packs.steps) {
       rank_.pipeline.train(PackList(list), step({0, std::ssize(list)}));
-      max = std::max(max, demand_of(place(), std::ssize(list)).in_flight);
+      max = std::max(max, demand_of(rank_.pipeline.place(), std::ssize(list)).in_flight);
     }
     if (packs.training.empty()) {
       return max;
     }
     Demand demand;
     for (std::int64_t const number : packs.micro_batches) {
-      demand = std::max(demand, dry_run_demand(place(), number));
+      demand = std::max(demand, dry_run_demand(rank_.pipeline.place(), number));
     }
     for (Pack const& pack : packs.training) {
       rank_.pipeline.train(RepeatedPack(pack, demand.micro_batches), step({0, demand.micro_batches}));
@@ -174,11 +174,6 @@ class PlanDryRun {
       rank_.pipeline.evaluate(RepeatedPack(pack, ahead), step({0, ahead}));
     }
     return ahead;
-  }
-
-  PipelinePosition place() const {
-    return {rank_.parallel.pipeline.rank(), rank_.parallel.pipeline.size(),
-            static_cast<int>(rank_.model.parts().size())};
   }
 
   /// The arenas' bytes. In a pipeline messages decide which arena is free first, and so which micro-batches it meets,

@@ -5,13 +5,21 @@
 
 namespace heddle {
 
+namespace {
+
+std::vector<double> const& seconds_of(StageTimes const& stage, Pass pass) {
+  return pass == Pass::forward ? stage.forward : pass == Pass::backward ? stage.backward : stage.weights;
+}
+
+}  // namespace
+
 SimulatedPipeline simulate_pipeline(std::vector<StageTimes> const& stages, std::int64_t micro_batches,
                                     std::vector<double> const& first_extra) {
   auto const count = static_cast<int>(stages.size());
   auto const parts = static_cast<int>(stages.front().forward.size());
   std::vector<std::vector<PipelineAction>> actions;
   for (int stage = 0; stage < count; ++stage) {
-    actions.push_back(training_actions({stage, count, parts}, micro_batches));
+    actions.push_back(training_actions({stage, count, parts, !stages.front().weights.empty()}, micro_batches));
   }
   int const virtual_stages = count * parts;
   // The times at which outputs are available, by pass, virtual stage and micro-batch; below 0: not yet computed.
@@ -36,17 +44,20 @@ SimulatedPipeline simulate_pipeline(std::vector<StageTimes> const& stages, std::
       for (; next[here] < actions[here].size(); ++next[here], moved = true) {
         auto const& [pass, part, micro_batch] = actions[here][next[here]];
         int const virtual_stage = part * count + stage;
-        double const input = input_of(pass, virtual_stage, micro_batch);
+        double const input = pass == Pass::weights ? 0 : input_of(pass, virtual_stage, micro_batch);
         if (input < 0) {
           break;
         }
         auto const index = static_cast<std::size_t>(part);
-        double seconds = pass == Pass::forward ? stages[here].forward[index] : stages[here].backward[index];
+        double seconds = seconds_of(stages[here], pass)[index];
         if (micro_batch == 0 && pass == Pass::forward && !first_extra.empty()) {
           seconds += first_extra[here] / parts;
         }
         result.ends[here] = std::max(result.ends[here], input) + seconds;
         result.busy[here] += seconds;
+        if (pass == Pass::weights) {
+          continue;
+        }
         bool const sent = count > 1 && (pass == Pass::backward || virtual_stage + 1 < virtual_stages);
         arrival(pass, virtual_stage, micro_batch) = result.ends[here] + (sent ? stages[here].message : 0);
       }

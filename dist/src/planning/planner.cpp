@@ -76,8 +76,9 @@ void put_simplest_first(std::vector<LayoutPlan>::iterator first, std::vector<Lay
 /// The part of a work's key that does not depend on its layers.
 std::string key_of(LayoutChoice const& layout) {
   int const context = layout.size(MeshAxis::context);
-  return fmt::format("{} {} {} {} {}", layout.size(MeshAxis::tensor), context, layout.sequence_parallel,
-                     context > 1 ? static_cast<int>(layout.context_mode) : 0, layout.micro_batch_tokens);
+  return fmt::format("{} {} {} {} {} {}", layout.size(MeshAxis::tensor), context, layout.sequence_parallel,
+                     layout.zero_bubble, context > 1 ? static_cast<int>(layout.context_mode) : 0,
+                     layout.micro_batch_tokens);
 }
 
 /// The value of a key, which make() computes once.
@@ -204,8 +205,10 @@ bool Planner::has_times(LayoutChoice const& layout, bool exactly) {
   auto const all_known = [&](PassWork const& pass) { return std::ranges::all_of(pass.kernels, known); };
   for (int stage = 0; stage < layout.size(MeshAxis::pipeline); ++stage) {
     RankWork const& work = this->work(layout, stage);
-    if (!std::ranges::all_of(work.forward, all_known) || !std::ranges::all_of(work.backward, all_known)) {
-      return false;
+    for (auto const* const passes : {&work.forward, &work.backward, &work.weights}) {
+      if (!std::ranges::all_of(*passes, all_known)) {
+        return false;
+      }
     }
   }
   return true;

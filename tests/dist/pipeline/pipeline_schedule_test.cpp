@@ -12,15 +12,16 @@ constexpr std::int64_t max_micro_batches = 17;
 /// Runs all stages' lists: an action begins when the one before it and the one it depends on have ended.
 class Simulation {
  public:
-  Simulation(int stages, int parts, std::int64_t micro_batches, bool training)
+  Simulation(int stages, int parts, std::int64_t micro_batches, bool training, bool split_backward = false)
       : stages_(stages), parts_(parts), clocks_(static_cast<std::size_t>(stages)), next_(clocks_.size()) {
     for (int stage = 0; stage < stages; ++stage) {
-      PipelinePosition const place{stage, stages, parts};
+      PipelinePosition const place{stage, stages, parts, split_backward};
       lists_.push_back(training ? training_actions(place, micro_batches) : forward_actions(place, micro_batches));
     }
   }
 
-  /// The step's length if a forward takes 1 and a backward `backward`; nothing on deadlock.
+  /// The step's length if a forward takes 1 and a backward (each part of one that is split) `backward`; nothing on
+  /// deadlock.
   std::optional<int> run(int backward) {
     bool moved = true;
     while (moved) {
@@ -53,6 +54,8 @@ class Simulation {
       if (virtual_stage + 1 < stages_ * parts_) {
         needed.emplace_back(Pass::backward, virtual_stage + 1, action.micro_batch);
       }
+    } else if (action.pass == Pass::weights) {
+      needed.emplace_back(Pass::backward, virtual_stage, action.micro_batch);
     } else if (virtual_stage > 0) {
       needed.emplace_back(Pass::forward, virtual_stage - 1, action.micro_batch);
     }
@@ -120,6 +123,24 @@ TEST(PipelineSchedule, TheBubbleIsTheFormulas) {
   });
 }
 
+TEST(PipelineSchedule, SplitBackwardPassesLeaveAThirdOfTheBubble) {
+  for_each_size([](int stages, std::int64_t micro_batches, int parts) {
+    Simulation simulation(stages, parts, micro_batches, true, true);
+    std::optional<int> const length = simulation.run(1);
+    ASSERT_TRUE(length);
+    if (micro_batches >= stages) {
+      EXPECT_EQ(*length, 3 * parts * micro_batches + stages - 1);
+    }
+    std::int64_t first = 0;
+    for (std::vector<PipelineAction> const& list : simulation.lists()) {
+      EXPECT_EQ(std::ssize(list), 3 * parts * micro_batches);
+      std::int64_t const in_flight = max_in_flight(list);
+      first = std::max(first, list == simulation.lists().front() ? in_flight : 0);
+      EXPECT_LE(in_flight, first);
+    }
+  });
+}
+
 TEST(PipelineSchedule, FewMicroBatchesAreInFlight) {
   for_each_size([](int stages, std::int64_t micro_batches, int parts) {
     for (int stage = 0; stage < stages; ++stage) {
@@ -140,6 +161,9 @@ TEST(PipelineSchedule, OneForwardOneBackwardInWords) {
   auto const b = [](std::int64_t micro_batch) { return PipelineAction{Pass::backward, 0, micro_batch}; };
   EXPECT_THAT(training_actions({0, 2, 1}, 3), ElementsAre(f(0), f(1), b(0), f(2), b(1), b(2)));
   EXPECT_THAT(training_actions({1, 2, 1}, 3), ElementsAre(f(0), b(0), f(1), b(1), f(2), b(2)));
+  auto const w = [](std::int64_t micro_batch) { return PipelineAction{Pass::weights, 0, micro_batch}; };
+  EXPECT_THAT(training_actions({0, 2, 1, true}, 2), ElementsAre(f(0), f(1), b(0), w(0), b(1), w(1)));
+  EXPECT_THAT(training_actions({1, 2, 1, true}, 2), ElementsAre(f(0), b(0), f(1), b(1), w(0), w(1)));
   EXPECT_THAT(forward_actions({0, 2, 2}, 2),
               ElementsAre(f(0), f(1), PipelineAction{Pass::forward, 1, 0}, PipelineAction{Pass::forward, 1, 1}));
 }

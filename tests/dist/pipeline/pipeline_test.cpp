@@ -54,8 +54,8 @@ struct Stage {
     model = std::make_unique<Model>(spec, registries.layers, given.vocabulary, plan);
     parameters.allocate(given.dtype);
     parameters.initialize(7);
-    pipeline =
-        std::make_unique<Pipeline>(parallel.pipeline, *model, kernels.select<TensorOps>({given.dtype}), execution);
+    pipeline = std::make_unique<Pipeline>(parallel.pipeline, *model, kernels.select<TensorOps>({given.dtype}),
+                                          execution, Pipeline::Options{.split_backward = given.parallel.zero_bubble});
   }
 
   ModelConfig config;
@@ -215,13 +215,15 @@ class PipelineTest : public DistTest {
   void expect_equal(Case const& given, std::int64_t micro_batches, Expected const& expected, int longer = 0) {
     SCOPED_TRACE(testing::Message() << given.parallel.pipeline << " stages, " << name_of(given.model.norm) << ", "
                                     << (given.model.tie_embeddings ? "tied, " : "untied, ")
-                                    << name_of(given.parallel.pipeline_schedule) << ", " << micro_batches
+                                    << name_of(given.parallel.pipeline_schedule)
+                                    << (given.parallel.zero_bubble ? " zero-bubble, " : ", ") << micro_batches
                                     << " micro-batches");
     Stage stage(given, state_of(given.parallel.pipeline));
     FinalGradients gradients(stage.parameters);
     expect_loss(train(stage, micro_batches, longer, &gradients), expected.trained, stage.parallel.pipeline);
     gradients.expect_right(stage.parameters);
-    EXPECT_EQ(stage.passes.passes(), 2 * micro_batches * std::ssize(stage.model->parts()));
+    int const passes = given.parallel.zero_bubble ? 3 : 2;
+    EXPECT_EQ(stage.passes.passes(), passes * micro_batches * std::ssize(stage.model->parts()));
     expect_gradients(stage, expected.gradients);
     expect_loss(evaluate(stage, micro_batches, longer), expected.evaluated, stage.parallel.pipeline);
   }
@@ -247,11 +249,34 @@ TEST_F(PipelineTest, LossAndGradientsAreThoseOfOneRank) {
         for (int const stages : stage_counts(8)) {
           given.parallel = small_case(stages).parallel;
           expect_equal(given, micro_batches, expected);
+          given.parallel.zero_bubble = true;
+          expect_equal(given, micro_batches, expected);
         }
         for (int const stages : stage_counts(4)) {
           given.parallel = small_case(stages, PipelineSchedule::interleaved).parallel;
           expect_equal(given, micro_batches, expected);
+          given.parallel.zero_bubble = true;
+          expect_equal(given, micro_batches, expected);
         }
+      }
+    }
+  }
+}
+
+TEST_F(PipelineTest, SplitBackwardPassesGiveBitwiseTheGradients) {
+  for (PipelineSchedule const schedule : {PipelineSchedule::one_forward_one_backward, PipelineSchedule::interleaved}) {
+    for (Recompute const recompute : {Recompute::none, Recompute::layer}) {
+      Case given = small_case(std::min(world_.size(), 4), schedule);
+      given.model.recompute = recompute;
+      Stage whole(given, state_of(given.parallel.pipeline));
+      given.parallel.zero_bubble = true;
+      Stage split(given, state_of(given.parallel.pipeline));
+      static_cast<void>(train(whole, 5));
+      static_cast<void>(train(split, 5));
+      for (Parameter const& parameter : whole.parameters.all()) {
+        EXPECT_EQ(heddle::values(parameter.gradient),
+                  heddle::values(split.parameters.find(parameter.spec.name)->gradient))
+            << parameter.spec.name;
       }
     }
   }
@@ -285,6 +310,7 @@ TEST_F(PipelineTest, LargeMessagesAndManyMicroBatchesComeThrough) {
     int const stages = std::min(world_.size(), 4);
     Case given = small_case(stages, schedule);
     given.model.d_model = 64;
+    given.parallel.zero_bubble = schedule == PipelineSchedule::interleaved;
     given.dtype = DType::float32;
     given.kernels = KernelChoices();
     Stage stage(given, state_of(stages));
@@ -300,7 +326,8 @@ TEST_F(PipelineTest, LargeMessagesAndManyMicroBatchesComeThrough) {
 
 TEST_F(PipelineTest, MemoryDoesNotGrowWithTheMicroBatches) {
   for (PipelineSchedule const schedule : {PipelineSchedule::one_forward_one_backward, PipelineSchedule::interleaved}) {
-    Case const given = small_case(std::min(world_.size(), 4), schedule);
+    Case given = small_case(std::min(world_.size(), 4), schedule);
+    given.parallel.zero_bubble = true;
     Stage stage(given, state_of(given.parallel.pipeline));
     std::vector<std::size_t> peaks;
     for (std::int64_t const micro_batches : {12, 48}) {

@@ -142,8 +142,9 @@ TEST_F(MemoryPlanTest, TrainingFitsIntoThePlannedArenas) {
 // Steps whose number of micro-batches is not a multiple of the stages have more in flight in an interleaved schedule.
 TEST_F(MemoryPlanTest, AStepOfAnyNumberOfMicroBatchesIsPlannedAsItRuns) {
   TestBench bench(config_of({}).model, DType::float32, KernelChoices());
-  for (int const stages : {2, 4}) {
-    Layout const layout{.shape = {stages, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved};
+  for (auto const& [stages, zero_bubble] : {std::pair(2, false), std::pair(4, false), std::pair(4, true)}) {
+    Layout const layout{
+        .shape = {stages, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved, .zero_bubble = zero_bubble};
     Config const config = config_of(layout);
     Mesh const mesh(layout.shape, 0, layout.ranks());
     Pack const full = full_pack(config.train.micro_batch_tokens, config.model.max_length);
@@ -155,8 +156,8 @@ TEST_F(MemoryPlanTest, AStepOfAnyNumberOfMicroBatchesIsPlannedAsItRuns) {
       run.steps.emplace_back(static_cast<std::size_t>(number), full);
       auto const planned = static_cast<double>(activations({.training = {full}, .micro_batches = {number}}));
       auto const needed = static_cast<double>(activations(run));
-      EXPECT_GE(planned, needed) << stages << " stages, " << number << " micro-batches";
-      EXPECT_LE(planned, 1.02 * needed) << stages << " stages, " << number << " micro-batches";
+      EXPECT_GE(planned, needed) << describe(layout) << ", " << number << " micro-batches";
+      EXPECT_LE(planned, 1.02 * needed) << describe(layout) << ", " << number << " micro-batches";
     }
   }
 }

@@ -27,6 +27,7 @@ json::object layout_of(Config const& config, Mesh const& mesh, std::size_t ranks
   }
   ParallelConfig const& parallel = config.parallel;
   object["pipeline_schedule"] = name_of(parallel.pipeline_schedule);
+  object["zero_bubble"] = parallel.zero_bubble;
   object["context_mode"] = name_of(parallel.context_mode);
   object["sequence_parallel"] = parallel.sequence_parallel;
   object["shard_optimizer"] = parallel.shard_optimizer;
@@ -273,6 +274,8 @@ MeshText describe_mesh(json::object const& mesh) {
   std::string line =
       fmt::format("{} ranks on {}: {}", readable_count(hosts.size()), describe_hosts(hosts), shape.to_string());
   line += size(MeshAxis::pipeline) > 1 ? fmt::format(", schedule {}", text_of(layout, "pipeline_schedule")) : "";
+  json::value const* const zero_bubble = layout.if_contains("zero_bubble");  // files of older runs have none
+  line += size(MeshAxis::pipeline) > 1 && zero_bubble != nullptr && zero_bubble->as_bool() ? " zero-bubble" : "";
   line += size(MeshAxis::context) > 1 ? fmt::format(", context by {}", text_of(layout, "context_mode")) : "";
   bool const sharded = layout.at("shard_optimizer").as_bool() && size(MeshAxis::data) * size(MeshAxis::context) > 1;
   line += sharded ? ", optimizer sharded\n" : "\n";

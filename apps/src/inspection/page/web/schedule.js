@@ -1,6 +1,6 @@
 // The schedule of one step as a Gantt chart: a lane for each rank, from the time stamps of trace.json.
 const lane_height = 34;
-const pass_colours = {forward: 'var(--series-1)', backward: 'var(--series-3)'};
+const pass_colours = {forward: 'var(--series-1)', backward: 'var(--series-3)', weights: 'var(--series-6)'};
 const wait_colours = {communication: 'var(--series-2)', waiting: 'var(--series-5)', data: 'var(--series-4)'};
 
 function show_schedule() {

@@ -172,6 +172,7 @@ struct ParallelConfig {
   bool sequence_parallel = false;
   ContextMode context_mode = ContextMode::ring;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
+  bool zero_bubble = false;                ///< stages compute gradients of weights while they would wait
   std::vector<std::int64_t> stage_layers;  ///< see plan_pipeline; empty: cut by cost
   bool shard_optimizer = false;
   bool checked = false;  ///< ranks compare what they call before each collective
@@ -179,6 +180,11 @@ struct ParallelConfig {
 
   bool operator==(ParallelConfig const&) const = default;
 };
+
+/// Whether a stage's backward passes are split: with one stage nothing is waited for.
+inline bool splits_backward(ParallelConfig const& parallel) {
+  return parallel.zero_bubble && parallel.pipeline > 1;
+}
 
 /// The keys that are sizes of the mesh's axes, by the axis's name.
 inline constexpr std::array<std::pair<std::string_view, int ParallelConfig::*>, 4> parallel_axes{

@@ -19,6 +19,7 @@
 namespace heddle {
 
 class AttentionPositions;
+class DeferredGradients;
 
 /// The tensors that travel from layer to layer. `encoder_output` is the output of the stack before this one (in a
 /// decoder, the encoder's); if there is none, it is empty.
@@ -40,6 +41,8 @@ struct LayerContext {
   GroupMember row_split{};
   /// Set in the step's last micro-batch if gradients are reduced during the backward pass.
   GradientProgress* gradients = nullptr;
+  /// Set in a backward pass whose gradients of weights are computed later.
+  DeferredGradients* deferred = nullptr;
   /// A layer with an auxiliary loss adds (+=) it to element 0 of `loss_sums` (float64, in kernels' memory), where that
   /// is not empty, and in the backward pass `loss_scale` times its gradient to the gradients that the layer computes.
   /// ModelChunk sets both for its layers, the sums in the first forward pass only: what is recomputed counts once. The

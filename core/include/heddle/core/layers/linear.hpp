@@ -41,11 +41,13 @@ class Linear {
   /// Adds the gradient of x into `grad_x` (+=); otherwise the same as backward.
   void backward_add(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const;
 
+  /// The second part of a backward pass with context.deferred: weight and bias gradients +=.
+  void add_parameter_gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x) const;
+
   /// The global index, within its part, of this rank's first output: the first_column of a dropout.
   std::int32_t first_output() const;
 
  private:
-  void add_parameter_gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x) const;
   void grad_input(LayerContext& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const;
   /// All gradients, inside the region.
   void gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x,
@@ -62,6 +64,39 @@ class Linear {
   std::optional<LowRank> adapters_;
   std::shared_ptr<Gemm> gemm_;
   std::shared_ptr<TensorOps> tensor_ops_;
+};
+
+/// Splits a backward pass, so that the gradients of its inputs, for which other stages of a pipeline wait, come before
+/// those of its weights (Qi et al. 2023, "Zero Bubble Pipeline Parallelism"). Keeps, in the order of the backward pass,
+/// the operands of the products of `Linear`, and which parameters' gradients are complete after them. Adapters, norms,
+/// embeddings and layers of plug-ins compute their gradients at once.
+class DeferredGradients {
+ public:
+  /// `arena` has the activations of the forward pass, `input` its input. Both must keep their content until `compute`;
+  /// operands that are in neither are copied to `arena`.
+  DeferredGradients(Arena& arena, Arena const& input, std::shared_ptr<TensorOps> tensor_ops)
+      : arena_(arena), input_(input), tensor_ops_(std::move(tensor_ops)) {}
+
+  /// Takes the place of `linear.add_parameter_gradients`.
+  void add(LayerContext const& context, Linear const& linear, Tensor const& grad_y, Tensor const& x);
+  /// Takes the place of LayerContext::uses_done.
+  void uses_done(std::span<Parameter const* const> parameters);
+  /// Computes all of it: gradients +=. To be called once; every rank of a tensor group calls it at the same place.
+  void compute(LayerContext& context);
+
+ private:
+  struct Entry {
+    Linear const* linear = nullptr;  ///< null: only `done`
+    Tensor grad_y, x;
+    std::vector<Parameter const*> done;
+  };
+
+  Tensor copied(LayerContext const& context, Tensor const& tensor) const;
+
+  Arena& arena_;
+  Arena const& input_;
+  std::shared_ptr<TensorOps> tensor_ops_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace heddle

@@ -13,9 +13,10 @@ template <>
 inline constexpr std::array<std::string_view, 8> value_names<WorkKind>{"step", "pass",          "layer",   "kernel",
                                                                        "data", "communication", "waiting", "transfer"};
 
-enum class Direction : std::uint8_t { forward, backward };
+/// `weights`: the part of a backward pass that was put off, see DeferredGradients.
+enum class Direction : std::uint8_t { forward, backward, weights };
 template <>
-inline constexpr std::array<std::string_view, 2> value_names<Direction>{"forward", "backward"};
+inline constexpr std::array<std::string_view, 3> value_names<Direction>{"forward", "backward", "weights"};
 
 struct Work {
   WorkKind kind = WorkKind::layer;

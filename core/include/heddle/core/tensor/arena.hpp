@@ -38,6 +38,9 @@ class Arena {
   /// Takes the pages of the first `bytes` from the system now. Throws as allocate does.
   void reserve(std::size_t bytes);
 
+  /// Whether the tensor's memory is the arena's.
+  bool contains(Tensor const& tensor) const;
+
   std::size_t mark() const { return used_; }
   void release(std::size_t mark) { used_ = std::min(used_, mark); }
   /// The maximum number of bytes that were in use.

@@ -33,7 +33,7 @@ GroupMember row_split_of(ParallelState const& parallel);
 
 /// The maximum bytes that each of a pipeline's arenas held; arenas of a kind are in the order of their first use.
 struct PipelineMemory {
-  std::vector<std::size_t> activations;  ///< bytes of forward passes whose backward pass is still to come
+  std::vector<std::size_t> activations;  ///< bytes of forward passes whose backward pass is not complete
   std::vector<std::size_t> messages;     ///< inputs, and outputs of a backward or an evaluating pass
   std::size_t temporary = 0;             ///< bytes of one backward pass alone
 
@@ -45,15 +45,21 @@ struct PipelineMemory {
 std::size_t with_margin(std::size_t planned_bytes);
 
 /// Runs a step's micro-batches through the stages of a model (at least one), by 1F1B or, if a stage has two parts,
-/// interleaved: see training_actions. Activations travel forward and their gradients back as messages over the
-/// pipeline group, with receives posted ahead and non-blocking sends. Keeps references to the model and the execution,
-/// and keeps its memory from step to step.
+/// interleaved, with backward passes split or not: see training_actions. Activations travel forward and their gradients
+/// back as messages over the pipeline group, with receives posted ahead and non-blocking sends. Keeps references to the
+/// model and the execution, and keeps its memory from step to step.
 class Pipeline {
  public:
-  /// `arenas`: `addresses` for a model whose kernels compute nothing.
+  struct Options {
+    bool split_backward = false;               ///< see training_actions; the same on all stages
+    Arena::Kind arenas = Arena::Kind::memory;  ///< `addresses` for a model whose kernels compute nothing
+  };
+
   Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
-           Execution& execution, Arena::Kind arenas = Arena::Kind::memory);
+           Execution& execution, Options const& options);
   ~Pipeline();
+
+  PipelinePosition place() const;
 
   /// Computes forward and backward of every micro-batch; parameter gradients +=, one micro-batch after the other.
   /// Returns the micro-batches' loss sums, in kernels' memory, so that nothing waits for the kernels: [micro-batches,
@@ -80,7 +86,8 @@ class Pipeline {
   Model const& model_;
   std::shared_ptr<TensorOps> tensor_ops_;
   Execution& execution_;
-  std::unique_ptr<ArenaSlots> activations_;  ///< of each forward pass whose backward pass is still to come
+  bool split_backward_;
+  std::unique_ptr<ArenaSlots> activations_;  ///< of each forward pass whose backward pass is not complete
   std::unique_ptr<ArenaSlots> messages_;     ///< inputs, and outputs of a backward or an evaluating pass
   Arena temporary_;                          ///< of one backward pass alone
   /// For each part: those that no micro-batch uses; their memory is used again.

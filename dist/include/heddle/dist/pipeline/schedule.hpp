@@ -6,7 +6,9 @@
 
 namespace heddle {
 
-enum class Pass : std::uint8_t { forward, backward };
+/// `weights`: the second part of a backward pass that is split, the gradients of weights. The first part, which the
+/// stage before waits for, is then `backward`.
+enum class Pass : std::uint8_t { forward, backward, weights };
 
 /// One pass of a micro-batch through one part of a stage.
 struct PipelineAction {
@@ -22,6 +24,7 @@ struct PipelinePosition {
   int stage = 0;
   int stages = 1;
   int parts = 1;
+  bool split_backward = false;
 };
 
 /// The actions of a stage in a training step, in order: each part's forward and backward once per micro-batch. If
@@ -32,12 +35,16 @@ struct PipelinePosition {
 /// groups of `stages` micro-batches pass one part after the other. If their number is not a multiple, the groups are
 /// larger (below twice as large), which costs memory instead of time. With at least as many micro-batches as stages
 /// and equal times, a stage idles (stages - 1) / (parts * micro_batches + stages - 1) of the step.
+///
+/// With split_backward stage s does the weights' pass of each backward pass after s more of them (ZB-H1, Qi et al.
+/// 2023): of three equal passes a stage idles (stages - 1) / (3 * parts * micro_batches + stages - 1), a third, and no
+/// stage has more in flight than the first.
 std::vector<PipelineAction> training_actions(PipelinePosition const& place, std::int64_t micro_batches);
 
 std::vector<PipelineAction> forward_actions(PipelinePosition const& place, std::int64_t micro_batches);
 
-/// The maximum number of passes with a finished forward and an unfinished backward: the sets of activations that a
-/// stage holds.
+/// The maximum number of passes with a finished forward and an unfinished backward (weights, where it is split): the
+/// sets of activations that a stage holds.
 std::int64_t max_in_flight(std::span<PipelineAction const> actions);
 
 }  // namespace heddle

@@ -112,6 +112,7 @@ struct UpdateWork {
 /// The work and the memory of one rank, for a micro-batch and for the update of its parameters.
 struct RankWork {
   std::vector<PassWork> forward, backward;         ///< by part
+  std::vector<PassWork> weights;                   ///< by part, where backward passes are split
   std::vector<std::int64_t> input_bytes;           ///< by part: the message that each pass takes, in either direction
   std::vector<std::int64_t> activations;           ///< by part: bytes kept from a forward pass to its backward pass
   std::int64_t temporary = 0;                      ///< bytes that only a backward pass needs

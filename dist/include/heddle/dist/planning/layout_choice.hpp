@@ -14,6 +14,7 @@ struct LayoutChoice {
   bool sequence_parallel = false;
   ContextMode context_mode = ContextMode::ring;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
+  bool zero_bubble = false;
   bool shard_optimizer = false;
   std::int64_t micro_batch_tokens = 4096;
 

@@ -6,9 +6,10 @@
 namespace heddle {
 
 struct StageTimes {
-  std::vector<double> forward;   ///< seconds of a micro-batch through each part
-  std::vector<double> backward;  ///< by part
-  double message = 0;            ///< seconds of an output on its way to the next virtual stage, in either direction
+  std::vector<double> forward;       ///< seconds of a micro-batch through each part
+  std::vector<double> backward;      ///< by part; of the first part of a pass that is split
+  double message = 0;                ///< seconds of an output on its way to the next virtual stage, in either direction
+  std::vector<double> weights = {};  ///< by part: the second part of a backward pass; empty: none is split
 };
 
 struct SimulatedPipeline {

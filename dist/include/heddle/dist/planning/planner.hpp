@@ -123,7 +123,7 @@ class Planner {
     double spread = 0;       ///< seconds: of `usual`, by TimedWork::spread
   };
   struct PassSeconds {
-    std::vector<KernelSeconds> forward, backward;
+    std::vector<KernelSeconds> forward, backward, weights;
   };
 
   TypicalPack const& typical(LayoutChoice const& layout);
