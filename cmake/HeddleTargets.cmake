@@ -7,7 +7,7 @@ function(heddle_target_options target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 sees overlaps and overflows in std::string's operator+ that are not there, GCC 14 overflows in copies of std::vector.
     target_compile_options(${target} PRIVATE -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
-    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$") # there it sees an uninitialised function in std::regex
+    if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64") # there it sees an uninitialised function in std::regex
       target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
     endif()
   endif()

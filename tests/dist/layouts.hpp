@@ -130,7 +130,7 @@ inline std::vector<Layout> layouts_on(int ranks) {
                         ((bits & 2) != 0 && plain.size(MeshAxis::context) == 1) ||
                         ((bits & 4) != 0 && plain.size(MeshAxis::pipeline) == 1) ||
                         (layout.shard_optimizer && plain.replicas() == 1);
-      // Half of a pipeline's layouts: it is a matter of a stage alone, whatever the other switches are.
+      // Half of a pipeline's layouts, each other switch on and off among them: all would take twice the time.
       layout.zero_bubble = plain.size(MeshAxis::pipeline) > 1 && std::popcount(static_cast<unsigned>(bits)) % 2 == 1;
       if (!idle) {
         layouts.push_back(layout);

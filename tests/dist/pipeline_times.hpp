@@ -30,7 +30,7 @@ struct PipelineTimes {
     double const worked = std::accumulate(busy.begin(), busy.end(), 0.0);
     return total > 0 ? 1 - worked / (total * stages()) : 0;
   }
-  /// The idle share if every pass of a stage took the same time and messages none:
+  /// The idle share if every pass of a stage took the same time and messages none, and backward passes are not split:
   /// (stages - 1) / (parts * micro_batches + stages - 1).
   double ideal_bubble() const {
     auto const later = static_cast<double>(stages() - 1);

@@ -37,7 +37,8 @@ traced() {
 }
 traced single 1
 traced data 2 train.validate_every=3 # a validation is in no step, and in no trace
-traced stages 4 parallel.pipeline=2 parallel.tensor=2
+traced stages 4 parallel.pipeline=2 parallel.tensor=2 parallel.zero_bubble=true
+grep -q '"name":"weights"' stages/trace.json || fail "no passes of weights"
 traced context 2 parallel.context=2 parallel.shard_optimizer=true
 [ "$(sed -n 's/messages in order: //p' log)" -gt 0 ] || fail "no messages between context ranks"
 

@@ -142,20 +142,23 @@ void check_nesting(int number, Rank& rank) {
   }
 }
 
-/// Checks that the passes and layers forward and backward are the same.
+/// Checks that the passes and layers forward and backward are the same, and those of weights, if there are any.
 void check_passes(int number, Rank const& rank) {
   std::map<std::string, std::pair<int, int>> layers;
-  std::pair<int, int> passes;
+  std::map<std::string, int> passes;
   for (Span const& span : rank.spans) {
     if (span.category == "pass") {
-      ++(span.name == "forward" ? passes.first : passes.second);
+      ++passes[span.name];
     } else if (span.category == "layer") {
       auto& [forward, backward] = layers[span.name];
       ++(text_of(span.arguments.at("pass")) == "forward" ? forward : backward);
     }
   }
-  require(passes.first > 0 && passes.first == passes.second,
-          fmt::format("rank {}: {} passes forward, {} backward", number, passes.first, passes.second));
+  int const forward = passes["forward"];
+  bool const equal = std::ranges::all_of(passes, [&](auto const& pass) { return pass.second == forward; });
+  require(forward > 0 && passes.contains("backward") && equal,
+          fmt::format("rank {}: {} passes forward, {} backward, {} of weights", number, forward, passes["backward"],
+                      passes["weights"]));
   require(!layers.empty(), fmt::format("rank {} has no layers", number));
   for (auto const& [name, counts] : layers) {
     bool const loss = name == "output";  // computes its gradient in the forward pass

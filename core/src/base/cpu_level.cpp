@@ -4,11 +4,11 @@
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/error.hpp>
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include "cpu_features.hpp"
+#elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
-#else
-#include "cpu_features.hpp"
 #endif
 
 namespace heddle {

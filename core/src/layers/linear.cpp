@@ -265,10 +265,11 @@ Tensor DeferredGradients::copied(LayerContext const& context, Tensor const& tens
   return copy;
 }
 
-void DeferredGradients::compute(LayerContext& context) {
+void DeferredGradients::compute(LayerContext& context, std::function<void()> const& between) {
   for (Entry const& entry : entries_) {
     if (entry.linear != nullptr) {
       entry.linear->add_parameter_gradients(context, entry.grad_y, entry.x);
+      between();
     }
     context.uses_done(entry.done);
   }

@@ -38,9 +38,15 @@ ArenaSlots::Slot& ArenaSlots::add() {
   return slot;
 }
 
+void ArenaSlots::progress() {
+  for (Slot& slot : slots_) {
+    std::erase_if(slot.sends, [](Transfer& send) { return send.progress(); });
+  }
+}
+
 void ArenaSlots::collect() {
+  progress();
   std::erase_if(leaving_, [this](Slot* slot) {
-    std::erase_if(slot->sends, [](Transfer& send) { return send.progress(); });
     if (!slot->sends.empty()) {
       return false;
     }

@@ -23,6 +23,8 @@ class ArenaSlots {
   Slot& take();
   /// The slot is free when its sends have ended.
   void release(Slot& slot) { leaving_.push_back(&slot); }
+  /// Moves all sends on: MPI does so in its calls only.
+  void progress();
   /// Waits until at most `max` released slots are still sending.
   void finish(std::size_t max = 0);
   /// The maximum number of bytes that were in use in each arena.

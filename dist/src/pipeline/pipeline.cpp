@@ -31,7 +31,15 @@ void for_each_tensor(HiddenStates const& stream, Visit const& visit) {
 }
 
 Direction direction_of(Pass pass) {
-  return pass == Pass::forward ? Direction::forward : pass == Pass::backward ? Direction::backward : Direction::weights;
+  switch (pass) {
+    case Pass::forward:
+      return Direction::forward;
+    case Pass::backward:
+      return Direction::backward;
+    case Pass::weights:
+      return Direction::weights;
+  }
+  return Direction::forward;
 }
 
 }  // namespace
@@ -216,7 +224,11 @@ class Pipeline::Run {
     Activations& kept = activations(action);
     ArenaScope const scope(pipeline_.temporary_);
     LayerContext here = context(action, pipeline_.temporary_);
-    kept.weights->compute(here);
+    // The first part has just sent what the stage before waits for.
+    kept.weights->compute(here, [this] {
+      pipeline_.messages_->progress();
+      pipeline_.activations_->progress();
+    });
     release(kept);
   }
 

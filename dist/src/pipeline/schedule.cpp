@@ -69,8 +69,7 @@ std::vector<PipelineAction> training_actions(PipelinePosition const& place, std:
 std::int64_t max_in_flight(std::span<PipelineAction const> actions) {
   std::int64_t now = 0;
   std::int64_t max = 0;
-  Pass const last = std::ranges::find(actions, Pass::weights, &PipelineAction::pass) == actions.end() ? Pass::backward
-                                                                                                      : Pass::weights;
+  Pass const last = actions.empty() ? Pass::backward : actions.back().pass;
   for (PipelineAction const& action : actions) {
     now += action.pass == Pass::forward ? 1 : action.pass == last ? -1 : 0;
     max = std::max(max, now);

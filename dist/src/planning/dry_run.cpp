@@ -197,7 +197,7 @@ class StageDryRun {
     work.backward.push_back({rank_.calls.take(), after - between});
     if (splits_backward(config_.parallel)) {
       LayerContext later = context(temporary);
-      weights.compute(later);
+      weights.compute(later, [] {});
       work.weights.push_back({rank_.calls.take(), traffic_of(rank_.parallel) - after});
     }
     work.activations.push_back(static_cast<std::int64_t>(kept.peak()));

@@ -105,7 +105,9 @@ class Planner::Estimate {
     stage.passes = stage_times(work, stage.groups, stage.kernels);
     // On a busy machine the calls after an update may have been measured to be the faster ones.
     stage.first_extra = std::max(0.0, stage.kernels.first_extra);
-    stage.reduction = reduction(work, stage.passes.backward.front(), stage.groups);
+    // Gradients become final in the last pass that adds to them.
+    auto const& last = stage.passes.weights.empty() ? stage.passes.backward : stage.passes.weights;
+    stage.reduction = reduction(work, last.front(), stage.groups);
     stage.update = update(work, stage.groups, stage.kernels);
     return stage;
   }
@@ -206,8 +208,8 @@ class Planner::Estimate {
     return planner_.request_.bucket_elements.value_or(GradientReducer::bucket_for(layout_.replicas()));
   }
 
-  /// The reduction of a stage's gradients, as far as the last backward pass does not hide it.
-  double reduction(RankWork const& work, double backward, std::vector<GroupTraffic>& groups) const {
+  /// The reduction of a stage's gradients, as far as the last pass does not hide it.
+  double reduction(RankWork const& work, double last_pass, std::vector<GroupTraffic>& groups) const {
     auto const element = work.element_bytes();
     Traffic const buckets = in_buckets(work.trained(), element, bucket_elements());
     double seconds = 0;
@@ -215,11 +217,11 @@ class Planner::Estimate {
       double const whole =
           add(groups, replicas, layout_.shard_optimizer ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce,
               buckets, SumKind::gradients);
-      // Inside a node the cores that compute also move the bytes; a network moves them during the last backward pass,
+      // Inside a node the cores that compute also move the bytes; a network moves them during the last pass,
       // except for the last bucket.
       seconds = places_[replicas].inside_node
                     ? whole
-                    : std::max(whole - backward, whole / as_double(std::max<std::int64_t>(1, buckets.operations)));
+                    : std::max(whole - last_pass, whole / as_double(std::max<std::int64_t>(1, buckets.operations)));
     }
     seconds += add(groups, tensor, CollectiveOp::all_reduce,
                    {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});

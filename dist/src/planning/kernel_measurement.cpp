@@ -124,7 +124,6 @@ class CallTimer final : public KernelObserver {
 /// layer of each kind.
 Config measured_config(KernelMeasurement const& measurement, LayoutChoice layout, std::int64_t elements) {
   layout.shape = layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
-  layout.zero_bubble = false;
   layout.shard_optimizer = false;
   Config config = with_layout(measurement.config, layout);
   config.train.deterministic = false;
@@ -151,7 +150,8 @@ class LoneRank {
       registries_.kernels.observe(*observer);
     }
     engine_.emplace(TrainingEngine::Setup{config_, registries_, parallel_, measurement.execution,
-                                          measurement.vocabulary, dtype_of(config.train.precision)});
+                                          measurement.vocabulary, dtype_of(config.train.precision), nullptr,
+                                          std::nullopt, config.parallel.zero_bubble});
     engine_->parameters().initialize(config.train.seed);
   }
 
@@ -319,7 +319,7 @@ MeasuredLayouts measure_unknown(KernelMeasurement const& measurement, Planner& p
   auto const begin = SteadyClock::now();
   auto const kind_of_work = [](LayoutChoice const& layout) {
     return std::make_tuple(layout.size(MeshAxis::tensor), layout.size(MeshAxis::context), layout.sequence_parallel,
-                           layout.context_mode);
+                           layout.context_mode, layout.zero_bubble);
   };
   auto const configured = [&](LayoutChoice const& layout) {
     return layout.micro_batch_tokens == measurement.config.train.micro_batch_tokens;

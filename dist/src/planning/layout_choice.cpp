@@ -118,7 +118,7 @@ LayoutChoice layout_of(Config const& config, ModelDescription const& model, int 
           .sequence_parallel = config.parallel.sequence_parallel,
           .context_mode = config.parallel.context_mode,
           .pipeline_schedule = config.parallel.pipeline_schedule,
-          .zero_bubble = config.parallel.zero_bubble,
+          .zero_bubble = splits_backward(config.parallel),
           .shard_optimizer = config.parallel.shard_optimizer,
           .micro_batch_tokens = config.train.micro_batch_tokens};
 }

@@ -8,7 +8,15 @@ namespace heddle {
 namespace {
 
 std::vector<double> const& seconds_of(StageTimes const& stage, Pass pass) {
-  return pass == Pass::forward ? stage.forward : pass == Pass::backward ? stage.backward : stage.weights;
+  switch (pass) {
+    case Pass::forward:
+      return stage.forward;
+    case Pass::backward:
+      return stage.backward;
+    case Pass::weights:
+      break;
+  }
+  return stage.weights;
 }
 
 }  // namespace

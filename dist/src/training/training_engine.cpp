@@ -40,7 +40,7 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   parameters_.allocate(parameter_dtype(setup.dtype));
   tensor_ops_ = kernels.select<TensorOps>({setup.dtype});
   pipeline_.emplace(setup.parallel.pipeline, *model_, tensor_ops_, setup.execution,
-                    Pipeline::Options{.split_backward = splits_backward(config.parallel)});
+                    Pipeline::Options{.split_backward = setup.split_backward || splits_backward(config.parallel)});
   std::int64_t const sums = measures_noise() ? 3 : 2;
   results_ = Tensor::allocate(DType::float64, {sums + 1});
   loss_sums_ = results_.rows(0, sums);

@@ -53,7 +53,8 @@ std::string register_length([[maybe_unused]] CpuLevel level) {
 #if defined(__aarch64__)
   if (level >= CpuLevel::v3) {
     constexpr int bits = 8;
-    return fmt::format(" of {} bits", bits * (prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK));
+    int const length = prctl(PR_SVE_GET_VL);
+    return length > 0 ? fmt::format(" of {} bits", bits * (length & PR_SVE_VL_LEN_MASK)) : "";
   }
 #endif
   return "";

@@ -36,6 +36,17 @@ TEST(PipelineSimulation, InterleavingHalvesTheBubble) {
   EXPECT_DOUBLE_EQ(result.seconds, 1.5 * (2 * 8 + 4 - 1));
 }
 
+// Qi et al. 2023, ZB-H1.
+TEST(PipelineSimulation, SplitBackwardPassesHideTwoThirdsOfTheBubble) {
+  for (std::size_t const parts : {1, 2}) {
+    auto stages = equal_stages(4, parts, 1, 1);
+    for (StageTimes& stage : stages) {
+      stage.weights.assign(parts, 1);
+    }
+    EXPECT_DOUBLE_EQ(simulate_pipeline(stages, 8).seconds, 3.0 * static_cast<double>(parts) * 8 + 4 - 1);
+  }
+}
+
 TEST(PipelineSimulation, MessagesAndFirstPassesTakeTheirTime) {
   // Forward, message, forward and backward, message, backward.
   EXPECT_DOUBLE_EQ(simulate_pipeline(equal_stages(2, 1, 1, 2, 0.25), 1).seconds, 6.5);

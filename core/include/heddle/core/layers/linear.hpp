@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <heddle/core/layers/low_rank.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
 #include <heddle/core/operations/gemm.hpp>
@@ -36,7 +37,8 @@ class Linear {
   /// x [tokens, inputs] → [tokens, this rank's outputs of all parts, side by side], from the arena. Collective over the
   /// tensor group.
   Tensor forward(LayerContext& context, Tensor const& x) const;
-  /// Returns the gradient of x (=); weight and bias gradients +=. `x` is forward's. Collective over the tensor group.
+  /// Returns the gradient of x (=); weight and bias gradients += at once, or later with context.deferred. `x` is
+  /// forward's, and keeps its content until the micro-batch's gradients are complete. Collective over the tensor group.
   Tensor backward(LayerContext& context, Tensor const& grad_y, Tensor const& x) const;
   /// Adds the gradient of x into `grad_x` (+=); otherwise the same as backward.
   void backward_add(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x) const;
@@ -68,8 +70,8 @@ class Linear {
 
 /// Splits a backward pass, so that the gradients of its inputs, for which other stages of a pipeline wait, come before
 /// those of its weights (Qi et al. 2023, "Zero Bubble Pipeline Parallelism"). Keeps, in the order of the backward pass,
-/// the operands of the products of `Linear`, and which parameters' gradients are complete after them. Adapters, norms,
-/// embeddings and layers of plug-ins compute their gradients at once.
+/// the operands of the products of `Linear`, and which parameters' gradients are complete after them. Gradients outside
+/// of `Linear`, those of adapters, norms and embeddings, are computed at once.
 class DeferredGradients {
  public:
   /// `arena` has the activations of the forward pass, `input` its input. Both must keep their content until `compute`;
@@ -81,8 +83,9 @@ class DeferredGradients {
   void add(LayerContext const& context, Linear const& linear, Tensor const& grad_y, Tensor const& x);
   /// Takes the place of LayerContext::uses_done.
   void uses_done(std::span<Parameter const* const> parameters);
-  /// Computes all of it: gradients +=. To be called once; every rank of a tensor group calls it at the same place.
-  void compute(LayerContext& context);
+  /// Computes all of it: gradients +=. `between` is called between products. To be called once; every rank of a tensor
+  /// group calls it at the same place.
+  void compute(LayerContext& context, std::function<void()> const& between);
 
  private:
   struct Entry {

@@ -36,9 +36,9 @@ struct PipelinePosition {
 /// larger (below twice as large), which costs memory instead of time. With at least as many micro-batches as stages
 /// and equal times, a stage idles (stages - 1) / (parts * micro_batches + stages - 1) of the step.
 ///
-/// With split_backward stage s does the weights' pass of each backward pass after s more of them (ZB-H1, Qi et al.
-/// 2023): of three equal passes a stage idles (stages - 1) / (3 * parts * micro_batches + stages - 1), a third, and no
-/// stage has more in flight than the first.
+/// With split_backward stage s does a weights' pass when s later backward passes are done (ZB-H1, Qi et al. 2023). If
+/// the three passes take equal times a stage idles (stages - 1) / (3 * parts * micro_batches + stages - 1) of the step,
+/// and no stage has more in flight than the first.
 std::vector<PipelineAction> training_actions(PipelinePosition const& place, std::int64_t micro_batches);
 
 std::vector<PipelineAction> forward_actions(PipelinePosition const& place, std::int64_t micro_batches);

@@ -43,6 +43,7 @@ class TrainingEngine {
     /// The size of a bucket of gradients, of which each rank sends every other replica its part; none:
     /// GradientReducer::bucket_for.
     std::optional<std::int64_t> bucket_elements = std::nullopt;
+    bool split_backward = false;  ///< also where there is one stage, as parallel.zero_bubble does for several
   };
 
   /// Leaves values uninitialised: parameters().initialize or a checkpoint fills them. Throws ConfigError for an
