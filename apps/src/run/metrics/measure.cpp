@@ -99,7 +99,7 @@ std::vector<MetricRegistry::Entry> translation_metrics(Config const& config, Met
 namespace {
 
 /// The measure that a key of the configuration names.
-Measure const& find_measure(std::vector<Measure> const& measures, std::string const& wanted, std::string const& key) {
+Measure const& find_measure(std::vector<Measure> const& measures, std::string const& wanted, std::string_view key) {
   auto const found = std::ranges::find(measures, wanted, [](Measure const& each) { return each.short_name(); });
   if (found != measures.end()) {
     return *found;
