@@ -113,11 +113,19 @@ class LayoutRun {
     return pack;
   }
 
-  /// This data rank's micro-batches of a step.
+  /// This data rank's micro-batches of a step, or all.
   auto batch(int step, SampleGroups const& groups = {}) const {
-    IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
+    GroupMember const data{parallel_.data.rank(), parallel_.data.size()};
+    IndexRange const mine =
+        config_.train.deterministic ? IndexRange{0, micro_batches} : share(micro_batches, data.rank, data.ranks);
     auto const make = [this, step, mine](std::int64_t index) { return pack(step, mine.begin + index); };
     return TestMicroBatches(mine.count(), make, target_tokens(step), groups);
+  }
+
+  /// All micro-batches of a step, on every rank.
+  auto whole_batch(int step) const {
+    return TestMicroBatches(micro_batches, [this, step](std::int64_t index) { return pack(step, index); },
+                            target_tokens(step), {});
   }
 
   double accumulate(int step) { return engine_.accumulate(batch(step), step); }
@@ -134,6 +142,7 @@ class LayoutRun {
   Tensor output(Pack const& pack_in) {
     Communicator const& pipeline = parallel_.pipeline;
     LayerContext context{bench_.execution(), bench_.arena(), pack_in, true, 3, 0, engine_.row_split()};
+    context.access = engine_.gathered();
     int const parts = engine_.plan().parts_per_stage();
     Tensor hidden;
     for (int part = 0; part < parts; ++part) {

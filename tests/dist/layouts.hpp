@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "golden_model.hpp"
+#include "kernel_test_support.hpp"
 #include "test_scores.hpp"
 
 namespace heddle {
@@ -119,7 +120,7 @@ inline std::vector<Layout> layouts_on(int ranks) {
   int const max_size = ranks <= 4 || (torture != nullptr && std::string_view(torture) == "big") ? 4 : 2;
   std::vector<Layout> layouts;
   auto const add_switches = [&](Layout const& plain) {
-    for (int bits = 0; bits < 16; ++bits) {
+    for (unsigned bits = 0; bits < 16; ++bits) {
       Layout layout = plain;
       layout.sequence_parallel = (bits & 1) != 0;
       layout.context_mode = (bits & 2) != 0 ? ContextMode::ulysses : ContextMode::ring;
@@ -131,9 +132,15 @@ inline std::vector<Layout> layouts_on(int ranks) {
                         ((bits & 4) != 0 && plain.size(MeshAxis::pipeline) == 1) ||
                         (layout.shard_optimizer && plain.replicas() == 1);
       // Half of a pipeline's layouts, each other switch on and off among them: all would take twice the time.
-      layout.zero_bubble = plain.size(MeshAxis::pipeline) > 1 && std::popcount(static_cast<unsigned>(bits)) % 2 == 1;
+      layout.zero_bubble = plain.size(MeshAxis::pipeline) > 1 && std::popcount(bits) % 2 == 1;
       if (!idle) {
         layouts.push_back(layout);
+      }
+      // With several axes, half of the layouts with a sharded optimizer shard parameters, too.
+      bool const only_data = plain.size(MeshAxis::data) == plain.shape.ranks();
+      if (!idle && layout.shard_optimizer && !layout.zero_bubble && (only_data || std::popcount(bits & 7U) % 2 == 0)) {
+        layout.shard_parameters = true;
+        only_data ? layouts.push_back(layout) : static_cast<void>(layouts.back() = layout);
       }
     }
   };
@@ -162,12 +169,32 @@ inline Config tiny_config(Layout const& layout, Config config = {}) {
   config.model.d_ff = 24;
   config.model.heads = 8;
   config.model.max_length = 32;
+  // In some layouts tables stay whole.
+  config.parallel.shard_min_parameters = layout.sequence_parallel ? 300 : 1;
   return config;
 }
 
 /// Whether a model's layers support a layout, and are enough for its stages.
 inline bool supports(Config const& config, Layout const& layout) {
   return layout_problem(config, description_of(config.model), layout.shape, config.model.max_length).empty();
+}
+
+/// The elements of a parameter's value that this rank holds.
+inline std::vector<double> held_values(ParameterSet const& parameters, Parameter const& parameter) {
+  IndexRange const held = parameters.held_places(parameter);
+  return held.count() > 0 ? values(parameters.values_in(held)) : std::vector<double>();
+}
+
+/// The part of a whole tensor's elements whose values this rank holds.
+inline std::vector<double> held_part(std::vector<double> const& whole, ParameterSet const& parameters,
+                                     Parameter const& parameter) {
+  IndexRange const held = parameters.held_places(parameter);
+  std::vector<double> part;
+  parameter.slice.for_each_run({held.begin - parameter.place.begin, held.end - parameter.place.begin},
+                               [&](std::int64_t /*first*/, std::int64_t index, std::int64_t count) {
+                                 part.insert(part.end(), whole.begin() + index, whole.begin() + index + count);
+                               });
+  return part;
 }
 
 /// This rank's part of a whole tensor's elements; none of the gradient of a frozen one.

@@ -100,11 +100,11 @@ EntropySum entropy_of(ObservedAttention const& call) {
 
 }  // namespace
 
-bool has_attention_maps(ParallelState const& parallel) {
-  return !unmeasured_attention(parallel) && parallel.data.rank() == 0;
+bool has_attention_maps(ParallelState const& parallel, ParallelConfig const& config) {
+  return !unmeasured_attention(parallel, config) && parallel.data.rank() == 0;
 }
 
-std::optional<std::string> unmeasured_attention(ParallelState const& parallel) {
+std::optional<std::string> unmeasured_attention(ParallelState const& parallel, ParallelConfig const& config) {
   if (kernel_memory_space() != MemorySpace::host) {
     return "kernels compute on a device";
   }
@@ -113,6 +113,9 @@ std::optional<std::string> unmeasured_attention(ParallelState const& parallel) {
     if (size > 1) {
       return fmt::format("with parallel.{} = {} no rank has a whole forward pass of a sentence", axis.name(), size);
     }
+  }
+  if (config.shard_parameters && parallel.replicas.size() > 1) {
+    return "with parallel.shard_parameters = true no rank has all parameters";
   }
   return std::nullopt;
 }

@@ -30,10 +30,11 @@ struct AttentionMapSetup {
 };
 
 /// True on the ranks that must call view_attention together: those with data coordinate 0, where neither the model's
-/// layers nor a sentence's tokens are divided among ranks, and kernels compute on the host. Heads may be divided.
-bool has_attention_maps(ParallelState const& parallel);
+/// layers nor a sentence's tokens nor its parameters are divided among ranks, and kernels compute on the host. Heads
+/// may be divided.
+bool has_attention_maps(ParallelState const& parallel, ParallelConfig const& config);
 /// The reason why no rank of this layout measures attention; nothing where one does.
-std::optional<std::string> unmeasured_attention(ParallelState const& parallel);
+std::optional<std::string> unmeasured_attention(ParallelState const& parallel, ParallelConfig const& config);
 
 /// The weights of a model's attention sublayers, in the order of a forward pass.
 struct AttentionView {

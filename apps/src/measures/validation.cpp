@@ -155,7 +155,8 @@ GlobalBatch short_samples(ValidationSetup const& setup, GlobalBatch const& batch
 /// Sets the entropies and, with `images`, the images of a result on the ranks that can compute them.
 void measure_attention(ValidationSetup const& setup, GlobalBatch const& batch, bool images, ValidationResult& result) {
   ValidationSet const& set = setup.sets.front();
-  GlobalBatch const chosen = has_attention_maps(setup.parallel) ? short_samples(setup, batch) : GlobalBatch();
+  GlobalBatch const chosen =
+      has_attention_maps(setup.parallel, setup.config.parallel) ? short_samples(setup, batch) : GlobalBatch();
   if (chosen.samples.empty()) {
     return;
   }

@@ -158,7 +158,7 @@ void RunOutput::start(RunInput const& input, RunModel const& model, RunValidatio
         "train.micro_batch_tokens so that every rank has some",
         readable_count(micro_batches), readable_count(setup_.parallel.data.size())));
   }
-  if (auto const reason = unmeasured_attention(setup_.parallel); reason && validation.has_sets()) {
+  if (auto const reason = unmeasured_attention(setup_.parallel, config_.parallel); reason && validation.has_sets()) {
     log_.header(
         fmt::format("note: attention_entropy is not measured: {}; `heddle inspect --html` draws attention from a "
                     "checkpoint of any layout",

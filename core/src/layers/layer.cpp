@@ -21,6 +21,21 @@ void LayerContext::progress() const {
   if (gradients != nullptr) {
     gradients->progress();
   }
+  if (access != nullptr) {
+    access->progress();
+  }
+}
+
+void LayerContext::begin_use(ParameterUnit& unit, bool gradient) const {
+  if (access != nullptr && !unit.sections.empty()) {
+    access->use(unit, gradient);
+  }
+}
+
+void LayerContext::end_use(ParameterUnit& unit) const {
+  if (access != nullptr && !unit.sections.empty()) {
+    access->done(unit);
+  }
 }
 
 Tensor LayerContext::gradient_of(Parameter const& parameter) const {

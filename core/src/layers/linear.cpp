@@ -91,7 +91,8 @@ ParameterBlock& declare_weights(LayerSpec const& spec, std::int64_t inputs, std:
          .initializer_key = part.start_name + ".weight",
          .initializer_offset = part.first_row * inputs,
          .rounded = rounded,
-         .matrix = true});
+         .matrix = true,
+         .used_rounded = true});
   }
   return spec.parameters.declare_block(std::move(specs));
 }
@@ -138,15 +139,21 @@ Linear::Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> con
       inputs_(weight_.members.front()->local_shape[1]),
       outputs_(weight_.size() / inputs_),
       adapters_(declare_adapters(spec, parts, weight_, split)),
-      gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
-                                       .b_dtype = weight_.members.front()->value_dtype(spec.dtype),
-                                       .output_dtype = spec.dtype,
-                                       .m = 64,
-                                       .n = outputs_,
-                                       .k = inputs_,
-                                       .transpose_b = true,
-                                       .bias = bias_ != nullptr})),
-      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
+  GemmProblem problem{.dtype = spec.dtype,
+                      .b_dtype = weight_.members.front()->value_dtype(spec.dtype),
+                      .output_dtype = spec.dtype,
+                      .m = 64,
+                      .n = outputs_,
+                      .k = inputs_,
+                      .transpose_b = true,
+                      .bias = bias_ != nullptr};
+  gemm_ = spec.kernels.select<Gemm>(problem);
+  if (spec.parameters.divides_units() && spec.dtype == DType::bfloat16) {
+    problem.b_dtype = DType::bfloat16;
+    gathered_gemm_ = spec.kernels.select<Gemm>(problem);
+  }
+}
 
 std::int32_t Linear::first_output() const {
   return static_cast<std::int32_t>(weight_.members.front()->global_offset(0));
@@ -154,12 +161,12 @@ std::int32_t Linear::first_output() const {
 
 void Linear::multiply(LayerContext& context, Tensor const& x, Tensor const& y) const {
   bool const adds_bias = bias_ != nullptr && (split_ != Split::inputs || region_.first());
-  gemm_->multiply(context.execution, {.a = x,
-                                      .b = matrix(weight_.value),
-                                      .c = y,
-                                      .bias = adds_bias ? bias_->value : Tensor(),
-                                      .transpose_b = true,
-                                      .b_weight = weight_.weight_version()});
+  weight_gemm().multiply(context.execution, {.a = x,
+                                             .b = matrix(weight_.value),
+                                             .c = y,
+                                             .bias = adds_bias ? bias_->value : Tensor(),
+                                             .transpose_b = true,
+                                             .b_weight = weight_.weight_version()});
   if (adapters_) {
     adapters_->forward(context, x, y);
   }
@@ -240,12 +247,12 @@ void Linear::add_parameter_gradients(LayerContext& context, Tensor const& grad_y
 void Linear::grad_input(LayerContext& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const {
   Tensor const weight = matrix(weight_.value);
   in_parts(context, grad_x.dim(0), grad_y.dim(1) * grad_x.dim(1), [&](IndexRange const& part) {
-    gemm_->multiply(context.execution, {.a = grad_y.rows(part.begin, part.count()),
-                                        .b = weight,
-                                        .c = grad_x.rows(part.begin, part.count()),
-                                        .bias = {},
-                                        .accumulate = accumulate,
-                                        .b_weight = weight_.weight_version()});
+    weight_gemm().multiply(context.execution, {.a = grad_y.rows(part.begin, part.count()),
+                                               .b = weight,
+                                               .c = grad_x.rows(part.begin, part.count()),
+                                               .bias = {},
+                                               .accumulate = accumulate,
+                                               .b_weight = weight_.weight_version()});
   });
 }
 

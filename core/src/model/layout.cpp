@@ -26,6 +26,25 @@ std::string context_problem(Config const& config, MeshShape const& shape, std::i
                                           config.parallel.places.of("context"), context, longest);
 }
 
+/// A key that cannot be used where the replicas divide parameters.
+std::string division_problem(Config const& config, MeshShape const& shape) {
+  ParallelConfig const& parallel = config.parallel;
+  if (!parallel.shard_parameters || shape.size(replica_axes()) == 1) {
+    return "";
+  }
+  auto const problem = [&](KeyLocations const& places, std::string const& key, std::string_view why) {
+    return fmt::format("{} = true with {} = true: {}; expected one of the two", places.of(key),
+                       parallel.places.of("shard_parameters"), why);
+  };
+  if (parallel.zero_bubble && shape.size(MeshAxis::pipeline) > 1) {
+    return problem(parallel.places, "zero_bubble", "gradients that are put off would need parameters' memory longer");
+  }
+  if (config.train.noise_scale) {
+    return problem(config.train.places, "noise_scale", "no rank has the gradient of its part of the batch");
+  }
+  return "";
+}
+
 /// The layout needs another number of ranks than run. Begins with the first size that was given.
 std::string ranks_problem(ParallelConfig const& parallel, MeshShape const& shape, int ranks) {
   std::string place;
@@ -96,6 +115,9 @@ std::string layout_problem(Config const& config, ModelDescription const& model, 
   std::string problem = layers_problem(config, model, shape);
   if (problem.empty()) {
     problem = context_problem(config, shape, longest_sequence);
+  }
+  if (problem.empty()) {
+    problem = division_problem(config, shape);
   }
   return problem.empty() ? pipeline_problem(config, model, shape.size(MeshAxis::pipeline)) : problem;
 }
@@ -193,8 +215,11 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
   note_axis(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");
   note_axis(parallel.zero_bubble, MeshAxis::pipeline, "zero_bubble");
-  note(parallel.shard_optimizer && mesh.shape().size(replica_axes()) == 1, parallel.places, "shard_optimizer",
-       "parallel.data and parallel.context are 1");
+  for (auto const& [set, key] :
+       {std::pair(parallel.shard_optimizer, "shard_optimizer"), {parallel.shard_parameters, "shard_parameters"}}) {
+    note(set && mesh.shape().size(replica_axes()) == 1, parallel.places, key,
+         "parallel.data and parallel.context are 1");
+  }
   return notes;
 }
 

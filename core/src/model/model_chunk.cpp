@@ -5,6 +5,7 @@
 #include <heddle/core/model/model_chunk.hpp>
 #include <heddle/core/model/teacher.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
+#include <ranges>
 
 namespace heddle {
 
@@ -147,6 +148,18 @@ RowTargets const& output_tokens(Pack const& pack, Side side) {
   return targets;
 }
 
+void begin_use(LayerContext const& context, ParameterUnit* unit, bool gradient) {
+  if (unit != nullptr) {
+    context.begin_use(*unit, gradient);
+  }
+}
+
+void end_use(LayerContext const& context, ParameterUnit* unit) {
+  if (unit != nullptr) {
+    context.end_use(*unit);
+  }
+}
+
 struct Activations {
   std::vector<Saved> inputs;  ///< one per stack
   std::vector<Saved> stacks;
@@ -160,8 +173,14 @@ ModelChunk::ModelChunk(LayerSpec const& spec, LayerRegistry const& registry, Mod
                        VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers)
     : layers_(layers), dtype_(spec.dtype), tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   SharedParameters const shared(spec, description, vocabulary, plan);
-  // Tables are declared before everything else.
+  // Tables are declared before everything else. Each is a unit, which inputs and the output may share.
   std::vector<Parameter*> tables;
+  auto const unit_of = [&](Parameter const* table) -> ParameterUnit* {
+    auto& units = spec.parameters.units();
+    auto const known = std::ranges::find_if(
+        units, [&](ParameterUnit const& unit) { return std::ranges::count(unit.members, table) > 0; });
+    return table == nullptr ? nullptr : known != units.end() ? &*known : &spec.parameters.add_unit({&table, 1});
+  };
   for (std::size_t index = 0; index < description.stacks.size(); ++index) {
     StackDescription const& stack = description.stacks[index];
     extents_.push_back({description.range(index), stack.side, stack.keys->d_model});
@@ -189,9 +208,10 @@ ModelChunk::ModelChunk(LayerSpec const& spec, LayerRegistry const& registry, Mod
     auto used = spec.parameters.uses_since(uses_before);
     stacks_.push_back({index, stack.side, stack.encoder_side, begins, description.has_exit(index, layers),
                        std::move(input), ResidualStack(named, registry, stack, range), stack.name + ".embedding",
-                       std::move(used)});
+                       std::move(used), unit_of(tables[index])});
   }
   if (output != nullptr) {
+    output_table_ = unit_of(output);
     std::size_t const uses_before = spec.parameters.uses().size();
     output_.emplace(stack_spec(spec, description.stacks.back()), *output);
     output_parameters_ = spec.parameters.uses_since(uses_before);
@@ -207,6 +227,9 @@ void ModelChunk::observe(WorkObserver* observer) {
 
 HiddenStates ModelChunk::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
                                  OutputLoss::Training const& training) const {
+  if (context.access != nullptr) {
+    context.access->begin(uses(Direction::forward, training.scale != 0));
+  }
   LayerContext of_layers = context;
   of_layers.loss_sums = training.sums;
   of_layers.loss_scale = training.scale;
@@ -220,7 +243,9 @@ HiddenStates ModelChunk::forward(LayerContext& context, HiddenStates const& inpu
     Stack const& stack = stacks_[index];
     if (stack.begins) {
       WorkScope const work(observer_, {WorkKind::layer, stack.input_name});
+      begin_use(context, stack.table, false);
       stream.hidden = stack.input->forward(context, activations.inputs[index]);
+      end_use(context, stack.table);
     }
     stream = stack.layers.forward(of_layers, stream, activations.stacks[index]);
     if (stack.ends && stack.index + 1 < extents_.size()) {
@@ -232,7 +257,9 @@ HiddenStates ModelChunk::forward(LayerContext& context, HiddenStates const& inpu
     if (training.scale != 0) {
       activations.grad_hidden = context.arena.allocate(stream.hidden.dtype(), stream.hidden.shape());
     }
+    begin_use(context, output_table_, training.scale != 0);
     evaluate(context, stream.hidden, training, activations.grad_hidden);
+    end_use(context, output_table_);
     if (training.scale != 0) {
       context.uses_done(output_parameters_);
     }
@@ -277,6 +304,9 @@ std::int64_t ModelChunk::output_rows(Pack const& pack) const {
 
 HiddenStates ModelChunk::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
   auto const& activations = saved.get<Activations>();
+  if (context.access != nullptr) {
+    context.access->begin(uses(Direction::backward, true));
+  }
   LayerContext of_layers = context;
   of_layers.loss_scale = activations.loss_scale;
   HiddenStates grad = grad_output;
@@ -295,12 +325,45 @@ HiddenStates ModelChunk::backward(LayerContext& context, HiddenStates const& gra
     grad = stack.layers.backward(of_layers, grad, activations.stacks[index]);
     if (stack.begins) {
       WorkScope const work(observer_, {WorkKind::layer, stack.input_name, Direction::backward});
+      begin_use(context, stack.table, true);
       stack.input->backward(context, grad.hidden, activations.inputs[index]);
+      end_use(context, stack.table);
       context.uses_done(stack.input_parameters);
       grad.hidden = Tensor();
     }
   }
   return grad;
+}
+
+std::vector<UnitUse> ModelChunk::uses(Direction direction, bool training) const {
+  std::vector<UnitUse> uses;
+  auto const add = [&](ParameterUnit* unit, bool gradient) {
+    if (unit != nullptr && !unit->sections.empty()) {
+      uses.push_back({unit, gradient});
+    }
+  };
+  if (direction == Direction::forward) {
+    for (Stack const& stack : stacks_) {
+      add(stack.table, false);
+      stack.layers.add_uses(direction, uses);
+    }
+    add(output_table_, training);
+    return uses;
+  }
+  for (Stack const& stack : stacks_ | std::views::reverse) {
+    stack.layers.add_uses(direction, uses);
+    add(stack.table, true);
+  }
+  return uses;
+}
+
+void ModelChunk::attend(ParameterAccess& access, Direction direction, bool training) const {
+  std::vector<UnitUse> const all = uses(direction, training);
+  access.begin(all);
+  for (UnitUse const& each : all) {
+    access.use(*each.unit, each.gradient);
+    access.done(*each.unit);
+  }
 }
 
 Tensor ModelChunk::allocate_stream(LayerContext& context, Extent const& stack) const {

@@ -4,6 +4,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/model/residual_stack.hpp>
+#include <ranges>
 
 namespace heddle {
 
@@ -65,6 +66,7 @@ void ResidualStack::build_layer(LayerSpec const& spec, LayerRegistry const& regi
     own_spec.options = sublayer.options;
     auto branch = registry.build(sublayer.name, own_spec);
     std::vector<Parameter const*> used = spec.parameters.uses_since(uses_before);
+    ParameterUnit& unit = spec.parameters.add_unit(used);
     Norm norm = pre_ && !before_ ? Norm::none(own_spec, dropout) : Norm::of_stream(own_spec, path + ".norm", dropout);
     std::optional<Norm> output_norm;
     if (spec.model.norm == NormPlacement::both || spec.model.norm == NormPlacement::output) {
@@ -77,6 +79,7 @@ void ResidualStack::build_layer(LayerSpec const& spec, LayerRegistry const& regi
                           .norm = std::move(norm),
                           .output_norm = std::move(output_norm),
                           .used = std::move(used),
+                          .unit = &unit,
                           .dropout = layer.keys->dropout,
                           .recomputed = !whole && layer.recomputes(sublayer)});
   }
@@ -155,7 +158,9 @@ void ResidualStack::run_layer(LayerContext& context, LayerRange const& layer, St
   for (std::size_t index = layer.begin; index < layer.end; ++index) {
     WorkScope const work(observer_, {WorkKind::layer, sublayers_[index].name});
     SublayerActivations& own = activations.sublayers[index - layer.begin];
+    context.begin_use(*sublayers_[index].unit, false);
     HiddenStates const branch = run_branch(context, sublayers_[index], stream.states, own);
+    context.end_use(*sublayers_[index].unit);
     stream = join(context, index, stream, branch, own);
   }
 }
@@ -264,11 +269,13 @@ void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, 
   ArenaScope const scope(context.arena);
   Saved again;
   LayerContext own = context_of(context, sublayer);
+  context.begin_use(*sublayer.unit, true);
   if (sublayer.recomputed) {
     sublayer.branch->forward(own, activations.input, again);
   }
   HiddenStates const grad_input = sublayer.branch->backward(own, {grad.branch, grad.encoder_output},
                                                             sublayer.recomputed ? again : activations.branch);
+  context.end_use(*sublayer.unit);
   context.uses_done(sublayer.used);
   if (before_) {
     tensor_ops_->copy(context.execution, grad_input.hidden, grad.grad_input);
@@ -280,6 +287,31 @@ void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, 
   if (pre_) {
     grad.normalized = Tensor();
     grad.sum = grad.residual;
+  }
+}
+
+void ResidualStack::add_uses(Direction direction, std::vector<UnitUse>& uses) const {
+  auto const add = [&](std::size_t index, bool gradient) {
+    if (ParameterUnit& unit = *sublayers_[index].unit; !unit.sections.empty()) {
+      uses.push_back({&unit, gradient});
+    }
+  };
+  auto const add_forward = [&](LayerRange const& layer) {
+    for (std::size_t index = layer.begin; index < layer.end; ++index) {
+      add(index, false);
+    }
+  };
+  if (direction == Direction::forward) {
+    std::ranges::for_each(layers_, add_forward);
+    return;
+  }
+  for (LayerRange const& layer : layers_ | std::views::reverse) {
+    if (layer.recomputed) {
+      add_forward(layer);
+    }
+    for (std::size_t index = layer.end; index-- > layer.begin;) {
+      add(index, true);
+    }
   }
 }
 

@@ -59,19 +59,21 @@ double initial_value(Initializer const& initializer, std::uint64_t key, std::uin
   return initializer.scale * std::sqrt(-2 * std::log(first)) * std::cos(angle);
 }
 
+/// Fills `values` with these elements of the parameter's slice.
 template <class Element>
-void initialize_value(Parameter const& parameter, std::uint64_t seed) {
+void initialize_values(Parameter const& parameter, IndexRange const& elements, Tensor const& values,
+                       std::uint64_t seed) {
   using Real = kernels::ArithmeticType<Element>;
-  std::vector<Element> host(static_cast<std::size_t>(parameter.local_shape.size()));
+  std::vector<Element> host(static_cast<std::size_t>(elements.count()));
   std::uint64_t const key = random_key(seed, parameter.spec.key());
   auto element = host.begin();
-  parameter.slice.for_each_run({0, std::ssize(host)}, [&](std::int64_t, std::int64_t first, std::int64_t count) {
+  parameter.slice.for_each_run(elements, [&](std::int64_t, std::int64_t first, std::int64_t count) {
     for (std::int64_t index = first; index < first + count; ++index) {
       auto const global = static_cast<std::uint64_t>(parameter.spec.initializer_offset + index);
       *element++ = static_cast<Element>(static_cast<Real>(initial_value(parameter.spec.initializer, key, global)));
     }
   });
-  copy_from_host(parameter.value, host.data());
+  copy_from_host(values, host.data());
 }
 
 /// Identifies parameters in the caches of kernels that outlive a model, so an id never repeats within a process.
@@ -96,6 +98,28 @@ WeightVersion ParameterBlock::weight_version() const {
   all.version = std::accumulate(members.begin(), members.end(), std::uint64_t{0},
                                 [](std::uint64_t sum, Parameter const* member) { return sum + member->version; });
   return all;
+}
+
+ParameterSet::ParameterSet(Mesh const& mesh, std::optional<std::int64_t> min_divided) : mesh_(mesh) {
+  if (mesh.shape().size(replica_axes()) > 1) {
+    min_divided_ = min_divided;
+  }
+}
+
+ParameterUnit& ParameterSet::add_unit(std::span<Parameter const* const> used) {
+  ParameterUnit& unit = units_.emplace_back();
+  auto const is_used = [&](Parameter const& parameter) { return std::ranges::count(used, &parameter) > 0; };
+  for (Parameter& parameter : parameters_) {
+    if (is_used(parameter)) {
+      unit.members.push_back(&parameter);
+    }
+  }
+  for (ParameterBlock& block : blocks_) {
+    if (is_used(*block.members.front())) {
+      unit.blocks.push_back(&block);
+    }
+  }
+  return unit;
 }
 
 Parameter& ParameterSet::declare(ParameterSpec spec) {
@@ -194,6 +218,7 @@ std::vector<Parameter const*> ParameterSet::trained() const {
       trained.push_back(&parameter);
     }
   }
+  std::ranges::stable_sort(trained, {}, [](Parameter const* each) { return each->place.begin; });
   return trained;
 }
 
@@ -210,15 +235,99 @@ void ParameterSet::arrange() {
   };
   auto const frozen = std::ranges::stable_partition(groups, std::not_fn(is_frozen));
   auto const rounded = std::ranges::stable_partition(frozen, std::not_fn(is_rounded));
-  auto const place_all = [this](auto begin, auto end) {
-    std::for_each(begin, end, [this](Group const& group) { place(group); });
-  };
   size_ = 0;
-  place_all(groups.begin(), frozen.begin());
+  sections_.clear();
+  std::ranges::for_each(units_, [](ParameterUnit& unit) { unit.sections.clear(); });
+  std::ranges::for_each(parameters_, [](Parameter& parameter) { parameter.gathered = false; });
+  place_all({groups.begin(), frozen.begin()});
   size_ = gradient_size_ = rounded_up(size_, divisible());
-  place_all(frozen.begin(), rounded.begin());
+  place_all({frozen.begin(), rounded.begin()});
   value_size_ = size_;
-  place_all(rounded.begin(), rounded.end());
+  place_all({rounded.begin(), rounded.end()});
+}
+
+void ParameterSet::place_all(Groups groups) {
+  std::map<Parameter const*, int> units_of;
+  for (ParameterUnit const& unit : units_) {
+    std::ranges::for_each(unit.members, [&](Parameter const* member) { ++units_of[member]; });
+  }
+  std::vector<std::pair<ParameterUnit*, Groups>> divided;
+  auto left = groups.end();
+  for (ParameterUnit& unit : units_) {
+    // Parameters of several units, such as positions of a stack's layers, stay whole.
+    auto const is_matrix_of = [&](Group const& group) {
+      return group.front()->global_shape().rank() > 1 && std::ranges::count(unit.members, group.front()) > 0 &&
+             units_of[group.front()] == 1;
+    };
+    auto const own = std::stable_partition(groups.begin(), left, std::not_fn(is_matrix_of));
+    if (divides({own, left})) {
+      divided.emplace_back(&unit, Groups(own, left));
+      left = own;
+    }
+  }
+  // The groups of units that stay whole are moved back among the others.
+  std::ranges::stable_sort(Groups(groups.begin(), left), {}, [](Group const& group) { return group.front()->id; });
+  std::for_each(groups.begin(), left, [this](Group const& group) { place(group); });
+  std::ranges::stable_partition(divided, [&](auto const& each) { return !used_once(each.second); });
+  for (auto const& [unit, own] : divided) {
+    place_section(*unit, own);
+  }
+}
+
+bool ParameterSet::divides(Groups groups) const {
+  if (!min_divided_ || groups.empty()) {
+    return false;
+  }
+  std::int64_t elements = 0;
+  Parameter const* updated_whole = nullptr;
+  for (Group const& group : groups) {
+    for (Parameter const* const parameter : group) {
+      elements += parameter->local_shape.size();
+      updated_whole = parameter->updated_whole() ? parameter : updated_whole;
+    }
+  }
+  bool const divided = elements >= *min_divided_;
+  if (divided && updated_whole != nullptr) {
+    throw ConfigError(
+        "parallel.shard_parameters: the rule {} updates the whole matrix {}, which no rank would have; expected a rule "
+        "that updates elements, such as adam, or parallel.shard_optimizer instead",
+        updated_whole->rule.name, updated_whole->spec.name);
+  }
+  return divided;
+}
+
+bool ParameterSet::used_once(Groups groups) const {
+  return std::ranges::all_of(groups, [this](Group const& group) {
+    return std::ranges::all_of(group, [this](Parameter const* each) { return std::ranges::count(uses_, each) <= 1; });
+  });
+}
+
+void ParameterSet::place_section(ParameterUnit& unit, Groups groups) {
+  size_ = rounded_up(size_, divisible());
+  DividedSection& section = sections_.emplace_back();
+  section.range.begin = size_;
+  for (Group const& group : groups) {
+    for (Parameter* const parameter : group) {
+      parameter->place = {size_, size_ + reserved_elements(*parameter, mesh_)};
+      parameter->gathered = true;
+      size_ = parameter->place.end;
+    }
+    size_ = group.back()->place.end = rounded_up(size_, line_elements);
+  }
+  section.range.end = size_ = rounded_up(size_, divisible());
+  std::int64_t const part = section.range.count() / mesh_.shape().size(replica_axes());
+  int const replica = mesh_.shape().place(replica_axes(), mesh_.rank());
+  section.own = {section.range.begin + replica * part, section.range.begin + (replica + 1) * part};
+  Parameter const& first = *groups.front().front();
+  section.rounded = first.spec.rounded;
+  section.used_rounded = std::ranges::all_of(groups, [](Group const& group) {
+    return std::ranges::all_of(group, [](Parameter const* each) { return each->spec.used_rounded; });
+  });
+  section.trained = !first.spec.rounded && std::ranges::any_of(groups, [](Group const& group) {
+    return std::ranges::any_of(group, [](Parameter const* each) { return !each->rule.frozen; });
+  });
+  section.divides_gradient = section.trained && used_once(groups);
+  unit.sections.push_back(&section);
 }
 
 std::int64_t ParameterSet::divisible() const {
@@ -243,65 +352,173 @@ void ParameterSet::place(Group const& group) {
 
 void ParameterSet::allocate(DType dtype) {
   arrange();
-  std::int64_t const rounded = size_ - value_size_;
-  bind(Tensor::allocate(dtype, {value_size_}), Tensor::allocate(dtype, {gradient_size_}),
-       rounded > 0 ? Tensor::allocate(DType::bfloat16, {rounded}) : Tensor());
+  BufferSizes const sizes = held_sizes();
+  bind(Tensor::allocate(dtype, {sizes.values}), Tensor::allocate(dtype, {sizes.gradients}),
+       sizes.rounded > 0 ? Tensor::allocate(DType::bfloat16, {sizes.rounded}) : Tensor());
+}
+
+ParameterSet::BufferSizes ParameterSet::held_sizes() const {
+  BufferSizes sizes{value_size_, gradient_size_, size_ - value_size_};
+  for (DividedSection const& section : sections_) {
+    std::int64_t const others = section.range.count() - section.own.count();
+    (section.rounded ? sizes.rounded : sizes.values) -= others;
+    sizes.gradients -= section.divides_gradient ? others : 0;
+  }
+  return sizes;
+}
+
+DividedSection const* ParameterSet::section_of(std::int64_t place) const {
+  auto const after = std::ranges::upper_bound(sections_, place, {}, [](auto const& each) { return each.range.begin; });
+  bool const has_it = after != sections_.begin() && place < std::prev(after)->range.end;
+  return has_it ? &*std::prev(after) : nullptr;
+}
+
+std::vector<DividedSection const*> ParameterSet::sections() const {
+  std::vector<DividedSection const*> sections;
+  std::ranges::transform(sections_, std::back_inserter(sections), [](DividedSection const& each) { return &each; });
+  return sections;
+}
+
+IndexRange ParameterSet::held_places(Parameter const& parameter) const {
+  IndexRange places{parameter.place.begin, parameter.place.begin + parameter.local_shape.size()};
+  if (DividedSection const* const section = parameter.gathered ? section_of(places.begin) : nullptr) {
+    places.begin = std::clamp(section->own.begin, places.begin, places.end);
+    places.end = std::clamp(section->own.end, places.begin, places.end);
+  }
+  return places;
+}
+
+IndexRange ParameterSet::held(IndexRange const& places, bool gradient) const {
+  std::int64_t missing = 0;  // before the places
+  for (DividedSection const& section : sections_) {
+    bool const divided = !gradient || section.divides_gradient;
+    bool const overlaps = places.begin < section.range.end && section.range.begin < places.end;
+    if (divided && overlaps) {
+      if (places.begin < section.own.begin || places.end > section.own.end) {
+        throw Error("places [{}, {}) are not all in this rank's part [{}, {}) of the parameters", places.begin,
+                    places.end, section.own.begin, section.own.end);
+      }
+      missing += section.own.begin - section.range.begin;
+    } else if (divided && section.range.end <= places.begin) {
+      missing += section.range.count() - section.own.count();
+    }
+  }
+  return {places.begin - missing, places.end - missing};
 }
 
 Tensor ParameterSet::values_in(IndexRange const& places) const {
+  IndexRange const here = held(places, false);
   bool const rounded = places.begin >= value_size_ && value_size_ < size_;
-  return rounded ? rounded_.rows(places.begin - value_size_, places.count())
-                 : values_.rows(places.begin, places.count());
+  return rounded ? rounded_.rows(here.begin - values_.size(), here.count()) : values_.rows(here.begin, here.count());
+}
+
+Tensor ParameterSet::gradients_in(IndexRange const& places) const {
+  IndexRange const here = held(places, true);
+  return gradients_.rows(here.begin, here.count());
+}
+
+/// Values by their places, as they are now: of a section all or none.
+Tensor ParameterSet::whole_values(IndexRange const& places) const {
+  DividedSection const* const section = section_of(places.begin);
+  if (section == nullptr) {
+    return values_in(places);
+  }
+  return section->values.empty() ? Tensor() : section->values.rows(places.begin - section->range.begin, places.count());
+}
+
+/// The gradient by its places, as it is now; empty where there is none.
+Tensor ParameterSet::whole_gradient(IndexRange const& places) const {
+  if (gradients_.empty() || places.end > gradient_size_) {
+    return {};
+  }
+  DividedSection const* const section = section_of(places.begin);
+  if (section == nullptr || !section->divides_gradient) {
+    return gradients_in(places);
+  }
+  return section->gradient.empty() ? Tensor()
+                                   : section->gradient.rows(places.begin - section->range.begin, places.count());
+}
+
+void ParameterSet::bind_values(Parameter& parameter) {
+  Shape const& shape = parameter.local_shape;
+  Tensor const flat = whole_values({parameter.place.begin, parameter.place.begin + shape.size()});
+  parameter.value = flat.empty() ? flat : flat.reshaped(shape);
+}
+
+void ParameterSet::bind_values(ParameterBlock& block) {
+  std::int64_t const begin = block.members.front()->place.begin;
+  block.value = whole_values({begin, begin + block.size()});
 }
 
 void ParameterSet::bind(Tensor const& values, Tensor const& gradients, Tensor const& rounded) {
   values_ = values;
   gradients_ = gradients;
   rounded_ = rounded;
-  auto const elements = [this](IndexRange const& place, std::int64_t count) {
-    return values_in({place.begin, place.begin + count});
-  };
   for (Parameter& parameter : parameters_) {
-    Shape const& shape = parameter.local_shape;
     if (!parameter.shared) {
-      parameter.value = elements(parameter.place, shape.size()).reshaped(shape);
+      bind_values(parameter);
     }
   }
   for (ParameterBlock& block : blocks_) {
     if (!block.members.front()->shared) {
-      block.value = elements(block.members.front()->place, block.size());
+      bind_values(block);
     }
   }
   bind_gradients();
 }
 
+void ParameterSet::bind_gradient(Parameter& parameter, bool frozen) {
+  Shape const& shape = parameter.local_shape;
+  bool const has_none = frozen || parameter.shared;
+  Tensor const flat =
+      has_none ? Tensor() : whole_gradient({parameter.place.begin, parameter.place.begin + shape.size()});
+  parameter.gradient = flat.empty() ? flat : flat.reshaped(shape);
+}
+
+void ParameterSet::bind_gradient(ParameterBlock& block) {
+  bool const still_frozen =
+      std::ranges::all_of(block.members, [](Parameter const* each) { return each->shared || each->frozen(); });
+  for (Parameter* const member : block.members) {
+    bind_gradient(*member, still_frozen);
+  }
+  std::int64_t const begin = block.members.front()->place.begin;
+  block.gradient = still_frozen ? Tensor() : whole_gradient({begin, begin + block.size()});
+}
+
 void ParameterSet::bind_gradients() {
-  auto const gradient = [&](std::int64_t begin, std::int64_t count) {
-    bool const has_place = !gradients_.empty() && begin + count <= gradient_size_;
-    return has_place ? gradients_.rows(begin, count) : Tensor();
-  };
-  auto const bind_parameter = [&](Parameter& parameter, bool frozen) {
-    Tensor const flat =
-        frozen || parameter.shared ? Tensor() : gradient(parameter.place.begin, parameter.local_shape.size());
-    parameter.gradient = flat.empty() ? flat : flat.reshaped(parameter.local_shape);
-  };
   for (Parameter& parameter : parameters_) {
-    bind_parameter(parameter, parameter.still_frozen);
+    bind_gradient(parameter, parameter.still_frozen);
   }
   for (ParameterBlock& block : blocks_) {
-    bool const still_frozen =
-        std::ranges::all_of(block.members, [](Parameter const* each) { return each->shared || each->frozen(); });
-    for (Parameter* const member : block.members) {
-      bind_parameter(*member, still_frozen);
+    bind_gradient(block);
+  }
+}
+
+void ParameterSet::bind_unit(ParameterUnit const& unit) {
+  for (Parameter* const member : unit.members) {
+    if (member->gathered) {
+      bind_values(*member);
+      bind_gradient(*member, member->still_frozen);
     }
-    block.gradient = still_frozen ? Tensor() : gradient(block.members.front()->place.begin, block.size());
+  }
+  for (ParameterBlock* const block : unit.blocks) {
+    if (block->members.front()->gathered) {
+      bind_values(*block);
+      bind_gradient(*block);
+    }
   }
 }
 
 void ParameterSet::initialize(std::uint64_t seed) {
   for (Parameter const& parameter : parameters_) {
-    kernels::with_floating(parameter.value.dtype(),
-                           [&]<class Element>(Element) { initialize_value<Element>(parameter, seed); });
+    IndexRange const places = held_places(parameter);
+    if (places.count() == 0) {
+      continue;
+    }
+    Tensor const values = parameter.shared ? parameter.value.reshaped({parameter.value.size()}) : values_in(places);
+    IndexRange const elements{places.begin - parameter.place.begin, places.end - parameter.place.begin};
+    kernels::with_floating(
+        values.dtype(), [&]<class Element>(Element) { initialize_values<Element>(parameter, elements, values, seed); });
   }
   bump_versions();
 }

@@ -282,7 +282,7 @@ void Optimizer::apply(Execution& execution, IndexRange const& range, GradientsAf
   std::int64_t cleared = range.begin;
   auto const clear_until = [&](std::int64_t end) {
     if (after == GradientsAfter::zero && cleared < end) {
-      operations_->fill(execution, parameters_.gradients().rows(cleared, end - cleared), 0);
+      operations_->fill(execution, parameters_.gradients_in({cleared, end}), 0);
     }
     cleared = end;
   };
@@ -308,8 +308,8 @@ UpdateCall Optimizer::call_for(Piece const& piece, IndexRange const& updated) co
   auto const elements = [&](Tensor const& of, std::int64_t first) { return of.rows(first, updated.count()); };
   UpdateCall call{
       .rule = rule.definition.name,
-      .value = elements(parameters_.values(), updated.begin),
-      .gradient = elements(parameters_.gradients(), updated.begin),
+      .value = parameters_.values_in(updated),
+      .gradient = parameters_.gradients_in(updated),
       .scalars = scalars_.tensor().rows(static_cast<std::int64_t>(piece.rule), 1).reshaped({update_scalars::count}),
       .options = rule.options,
       .weight_decay = rule.chosen.weight_decay / rule.form.scale};
@@ -391,7 +391,7 @@ void Optimizer::swap_averages(Execution& execution, IndexRange const& range, std
     IndexRange const swapped{std::max(range.begin, piece->range.begin), std::min(range.end, piece->range.end)};
     for (std::int64_t begin = swapped.begin; begin < swapped.end; begin += cached_elements) {
       std::int64_t const count = std::min(cached_elements, swapped.end - begin);
-      Tensor const value = parameters_.values().rows(begin, count);
+      Tensor const value = parameters_.values_in({begin, begin + count});
       Tensor const average = piece->average.rows(begin - piece->range.begin, count);
       Tensor const kept = scratch_.rows(0, count);
       operations_->copy(execution, value, kept);
@@ -410,7 +410,6 @@ void Optimizer::add(Execution& execution, Tensor const& numbers, double number) 
 }
 
 void Optimizer::add_sum_of_squares(Execution& execution, IndexRange const& range, Tensor const& sum) const {
-  Tensor const& gradients = parameters_.gradients();
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
     bool const alike = !any_transformed_;  // no rule has another scale: one sum
     IndexRange const part = alike ? range
@@ -419,7 +418,7 @@ void Optimizer::add_sum_of_squares(Execution& execution, IndexRange const& range
     double const scale = rules_[rule].form.scale;
     std::int64_t const step = scale == 1 ? part.count() : cached_elements;
     for (std::int64_t begin = part.begin; begin < part.end; begin += step) {
-      Tensor const own = gradients.rows(begin, std::min(step, part.end - begin));
+      Tensor const own = parameters_.gradients_in({begin, std::min(begin + step, part.end)});
       Tensor const scaled = scale == 1 ? own : scratch_.rows(0, own.dim(0));
       if (scale != 1) {
         operations_->copy(execution, own, scaled);

@@ -31,7 +31,9 @@ BucketReduction::BucketReduction(Communicator const& replicas, ParameterSet cons
     return;
   }
   for (BufferShards::Bucket const& bucket : parts.buckets()) {
-    if (!is_frozen(parameters, bucket.range)) {
+    DividedSection const* const section = parameters.section_of(bucket.range.begin);
+    bool const gathered = section != nullptr && section->divides_gradient;  // summed after each use
+    if (!gathered && !is_frozen(parameters, bucket.range)) {
       bool const divided = scatter && bucket.owner < 0;
       buckets_.push_back({.range = bucket.range, .own = divided ? parts.part(bucket, replicas.rank()) : IndexRange{}});
     }
@@ -86,14 +88,14 @@ bool BucketReduction::may_start() const {
 }
 
 void BucketReduction::start(Bucket const& bucket) {
-  Tensor const whole = parameters_.gradients().rows(bucket.range.begin, bucket.range.count());
+  Tensor const whole = parameters_.gradients_in(bucket.range);
   if (observe_) {
     observe_(whole);
   }
   if (bucket.own == IndexRange{}) {
     under_way_.push_back(replicas_.start_all_reduce(whole));
   } else {
-    Tensor const part = parameters_.gradients().rows(bucket.own.begin, bucket.own.count());
+    Tensor const part = parameters_.gradients_in(bucket.own);
     under_way_.push_back(replicas_.start_reduce_scatter(whole, part));
   }
 }

@@ -14,7 +14,8 @@ struct Segment {
   bool alone = false;
   bool single_owner = false;
   bool on_several_stages = false;
-  double cost = 0;  ///< of an update
+  bool gathered = false;  ///< a DividedSection
+  double cost = 0;        ///< of an update
 };
 
 std::vector<Segment> segments_of(ParameterSet const& parameters) {
@@ -22,6 +23,12 @@ std::vector<Segment> segments_of(ParameterSet const& parameters) {
   std::vector<Segment> segments;
   bool single_owner = false;  // of the block
   for (auto each = trained.begin(); each != trained.end(); ++each) {
+    if (DividedSection const* const section = parameters.section_of((*each)->place.begin)) {
+      if (segments.empty() || segments.back().range != section->range) {
+        segments.push_back({.range = section->range, .alone = true, .gathered = true});
+      }
+      continue;
+    }
     if (!(*each)->follows) {
       auto const end = std::find_if(each + 1, trained.end(), [](auto const* next) { return !next->follows; });
       single_owner = std::any_of(each, end, [](auto const* member) { return member->updated_whole(); });
@@ -32,7 +39,11 @@ std::vector<Segment> segments_of(ParameterSet const& parameters) {
       segments.back().range.end = (*each)->place.end;
     } else {
       auto const elements = static_cast<double>((*each)->place.count());
-      segments.push_back({(*each)->place, alone, single_owner, on_several_stages, elements + (*each)->matrix_cost});
+      segments.push_back({.range = (*each)->place,
+                          .alone = alone,
+                          .single_owner = single_owner,
+                          .on_several_stages = on_several_stages,
+                          .cost = elements + (*each)->matrix_cost});
     }
   }
   return segments;
@@ -47,7 +58,11 @@ BufferShards::BufferShards(ParameterSet const& parameters, std::int64_t bucket_e
   std::int64_t const divisible = line_elements * ranks;  // parts start on cache lines, as parameters do
   std::int64_t const step = rounded_up(bucket_elements, divisible);
   std::vector<double> owned(static_cast<std::size_t>(ranks), 0);
-  for (auto const& [range, alone, single_owner, on_several_stages, cost] : segments_of(parameters)) {
+  for (auto const& [range, alone, single_owner, on_several_stages, gathered, cost] : segments_of(parameters)) {
+    if (gathered) {
+      buckets_.push_back({range});
+      continue;
+    }
     if (single_owner) {
       // The rank with the least work so far; of a parameter of several stages the first, as other stages have others.
       auto const least = on_several_stages ? owned.begin() : std::ranges::min_element(owned);

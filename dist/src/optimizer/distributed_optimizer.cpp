@@ -186,7 +186,6 @@ void DistributedOptimizer::swap_averages(std::int64_t updates) {
 
 void DistributedOptimizer::change_and_gather(
     std::function<void(BufferShards::Bucket const&, IndexRange const&)> const& change) {
-  Tensor const& values = parameters_.values();
   Transfer gather;
   for (auto const& [bucket, blocks] : updated_buckets_) {
     for (IndexRange const& block : blocks) {
@@ -194,14 +193,18 @@ void DistributedOptimizer::change_and_gather(
       gather.progress();
     }
     gather.wait();
-    Tensor const whole = values.rows(bucket.range.begin, bucket.range.count());
+    if (parameters_.section_of(bucket.range.begin) != nullptr) {
+      gather = Transfer();  // the next step gathers it
+      continue;
+    }
+    Tensor const whole = parameters_.values_in(bucket.range);
     if (bucket.owner >= 0) {
       parallel_.replicas.broadcast(whole, bucket.owner);
       gather = Transfer();
       continue;
     }
     IndexRange const own = reducer_->parts().part(bucket, parallel_.replicas.rank());
-    gather = parallel_.replicas.start_all_gather(values.rows(own.begin, own.count()), whole);
+    gather = parallel_.replicas.start_all_gather(parameters_.values_in(own), whole);
   }
   gather.wait();
 }

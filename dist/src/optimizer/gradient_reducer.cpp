@@ -100,10 +100,9 @@ void PartialSums::sum(std::vector<IndexRange> const& ranges) const {
 }
 
 void PartialSums::sum_over(Communicator const& group, std::vector<IndexRange> const& ranges) const {
-  Tensor const& gradients = parameters_.gradients();
   std::int64_t packed = 0;
   for (IndexRange const& range : ranges) {
-    operations_->copy(execution_, gradients.rows(range.begin, range.count()), packed_.rows(packed, range.count()));
+    operations_->copy(execution_, parameters_.gradients_in(range), packed_.rows(packed, range.count()));
     packed += range.count();
   }
   if (packed == 0) {
@@ -112,13 +111,13 @@ void PartialSums::sum_over(Communicator const& group, std::vector<IndexRange> co
   group.all_reduce(packed_.rows(0, packed));
   packed = 0;
   for (IndexRange const& range : ranges) {
-    operations_->copy(execution_, packed_.rows(packed, range.count()), gradients.rows(range.begin, range.count()));
+    operations_->copy(execution_, packed_.rows(packed, range.count()), parameters_.gradients_in(range));
     packed += range.count();
   }
 }
 
 void PartialSums::sum_over_stages(IndexRange const& range, std::vector<int> const& stages) const {
-  Tensor const own = parameters_.gradients().rows(range.begin, range.count());
+  Tensor const own = parameters_.gradients_in(range);
   std::vector<Tensor> terms;
   std::vector<Transfer> transfers;
   std::int64_t row = 0;
@@ -172,10 +171,11 @@ void GradientReducer::reduce(Tensor const& loss_sums) {
 }
 
 void GradientReducer::sum_over_context() const {
-  // MPI may choose its order by size: the same pieces for any number of data ranks.
+  // In the order of the ranks, as where replicas divide parameters.
   Tensor const& gradients = parameters_.gradients();
   for (std::int64_t begin = 0; begin < gradients.size(); begin += default_bucket) {
-    parallel_.context.all_reduce(gradients.rows(begin, std::min(default_bucket, gradients.size() - begin)));
+    parallel_.context.start_all_reduce(gradients.rows(begin, std::min(default_bucket, gradients.size() - begin)))
+        .wait();
   }
 }
 
@@ -193,6 +193,14 @@ void GradientReducer::finish_tree() {
   partial_sums_.sum(reduced());
   parallel_.context.all_reduce(tree_losses_);
   parallel_.pipeline.all_reduce(tree_losses_);
+}
+
+void GradientReducer::finish_scattered(Tensor const& loss_sums) {
+  require_loss_sums(loss_sums);
+  scattered_ = true;
+  partial_sums_.sum(reduced());
+  parallel_.context.all_reduce(loss_sums);
+  parallel_.pipeline.all_reduce(loss_sums);
 }
 
 }  // namespace heddle

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <bit>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/dist/optimizer/gradient_tree.hpp>
+#include <iterator>
 #include <utility>
 
 namespace heddle {
@@ -22,7 +24,8 @@ IndexRange GradientTree::begin(std::int64_t micro_batches, Sums const& sums) {
   if (micro_batches < 1) {
     throw Error("a step of {} micro-batches; at least 1 is needed", micro_batches);
   }
-  if (!spare_.empty() && !(spare_.front().losses.shape() == sums.losses.shape())) {
+  auto const alike = [](Tensor const& one, Tensor const& other) { return one.shape() == other.shape(); };
+  if (!spare_.empty() && !std::ranges::equal(spare_.front(), sums, alike)) {
     spare_.clear();
   }
   whole_ = {0, micro_batches};
@@ -57,8 +60,9 @@ void GradientTree::micro_batch_done() {
 
 void GradientTree::hold(IndexRange const& node) {
   if (held_.size() == spare_.size()) {
-    spare_.push_back({Tensor::allocate(sums_.gradients.dtype(), sums_.gradients.shape()),
-                      Tensor::allocate(DType::float64, sums_.losses.shape())});
+    Sums& more = spare_.emplace_back();
+    std::ranges::transform(sums_, std::back_inserter(more),
+                           [](Tensor const& sum) { return Tensor::allocate(sum.dtype(), sum.shape()); });
   }
   held_.push_back({node, spare_[held_.size()]});
   copy(sums_, held_.back().sums);
@@ -67,12 +71,11 @@ void GradientTree::hold(IndexRange const& node) {
 void GradientTree::finish() {
   if (!(mine_ == whole_)) {
     Sums const root = combine(whole_);
-    if (!root.gradients.empty()) {
+    if (!root.empty()) {
       copy(root, sums_);
     }
   }
-  data_.broadcast(sums_.gradients, owner(0));
-  data_.broadcast(sums_.losses, owner(0));
+  std::ranges::for_each(sums_, [this](Tensor const& sum) { data_.broadcast(sum, owner(0)); });
 }
 
 /// Returns the node's sums on the owner of its first micro-batch, nothing elsewhere. All ranks walk the nodes in the
@@ -94,12 +97,10 @@ GradientTree::Sums GradientTree::combine(IndexRange const& node) {
   if (has_left && has_right) {
     add(left, right);
   } else if (has_left) {
-    data_.receive(sums_.gradients, right_owner);
-    data_.receive(sums_.losses, right_owner);
+    std::ranges::for_each(sums_, [&](Tensor const& sum) { data_.receive(sum, right_owner); });
     add(left, sums_);
   } else if (has_right) {
-    data_.send(right.gradients, left_owner);
-    data_.send(right.losses, left_owner);
+    std::ranges::for_each(right, [&](Tensor const& sum) { data_.send(sum, left_owner); });
   }
   return has_left ? left : Sums{};
 }
@@ -121,18 +122,19 @@ int GradientTree::owner(std::int64_t micro_batch) const {
 }
 
 void GradientTree::zero() const {
-  operations_->fill(execution_, sums_.gradients, 0);
-  operations_->fill(execution_, sums_.losses, 0);
+  std::ranges::for_each(sums_, [this](Tensor const& sum) { operations_->fill(execution_, sum, 0); });
 }
 
 void GradientTree::add(Sums const& into, Sums const& from) const {
-  operations_->add(execution_, into.gradients, from.gradients);
-  operations_->add(execution_, into.losses, from.losses);
+  for (std::size_t index = 0; index < into.size(); ++index) {
+    operations_->add(execution_, into[index], from[index]);
+  }
 }
 
 void GradientTree::copy(Sums const& from, Sums const& to) const {
-  operations_->copy(execution_, from.gradients, to.gradients);
-  operations_->copy(execution_, from.losses, to.losses);
+  for (std::size_t index = 0; index < from.size(); ++index) {
+    operations_->copy(execution_, from[index], to[index]);
+  }
 }
 
 }  // namespace heddle

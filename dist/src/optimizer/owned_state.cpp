@@ -22,7 +22,7 @@ OwnedState::OwnedState(ParameterSet const& parameters, Optimizer const& optimize
     : parameters_(parameters) {
   for (Parameter const* const parameter : parameters.trained()) {
     for (IndexRange const& range : intersection({elements_of(*parameter)}, blocks)) {
-      pieces_.push_back({range, parameter, "", parameters.values().rows(range.begin, range.count())});
+      pieces_.push_back({range, parameter, "", parameters.values_in(range)});
       for (std::string const& key : parameter->state) {
         if (parameter->whole_state.contains(key)) {
           continue;

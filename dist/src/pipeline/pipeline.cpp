@@ -103,6 +103,8 @@ class Pipeline::Run {
   int stages() const { return pipeline_.pipeline_.size(); }
   int parts() const { return static_cast<int>(pipeline_.model_.parts().size()); }
   int virtual_stage(PipelineAction const& action) const { return action.part * stages() + pipeline_.pipeline_.rank(); }
+  /// Whether only other replicas have this micro-batch.
+  bool is_absent(PipelineAction const& action) const { return action.micro_batch >= step_.micro_batches.count(); }
   ModelChunk const& part(PipelineAction const& action) const {
     return pipeline_.model_.parts()[static_cast<std::size_t>(action.part)];
   }
@@ -119,7 +121,8 @@ class Pipeline::Run {
             .seed = step_.seed,
             .step = step_.step,
             .row_split = step_.row_split,
-            .gradients = training_ && last ? step_.gradients : nullptr};
+            .gradients = training_ && last ? step_.gradients : nullptr,
+            .access = step_.access};
   }
 
   /// Waits for the input; gradient reductions make progress meanwhile.
@@ -137,6 +140,9 @@ class Pipeline::Run {
 
   Call post(PipelineAction const& action) {
     if (action.pass == Pass::weights) {
+      return {action, nullptr, {}, {}};
+    }
+    if (is_absent(action)) {
       return {action, nullptr, {}, {}};
     }
     bool const forward = action.pass == Pass::forward;
@@ -165,6 +171,10 @@ class Pipeline::Run {
   }
 
   void perform(Call& call) {
+    if (is_absent(call.action)) {
+      part(call.action).attend(*step_.access, direction_of(call.action.pass), training_);
+      return;
+    }
     WorkScope const work(step_.observer, {.kind = WorkKind::pass,
                                           .name = "pass",
                                           .direction = direction_of(call.action.pass),
@@ -309,11 +319,11 @@ PipelinePosition Pipeline::place() const {
 }
 
 Tensor Pipeline::train(MicroBatchSource const& source, PipelineStep const& step) {
-  return Run(*this, source, step, true).act(training_actions(place(), step.micro_batches.count()));
+  return Run(*this, source, step, true).act(training_actions(place(), step.rounds()));
 }
 
 std::vector<LossSums> Pipeline::evaluate(MicroBatchSource const& source, PipelineStep const& step) {
-  Tensor const sums = Run(*this, source, step, false).act(forward_actions(place(), step.micro_batches.count()));
+  Tensor const sums = Run(*this, source, step, false).act(forward_actions(place(), step.rounds()));
   // Once for all micro-batches of this call, with no wait for the kernels between them.
   return model_.parts().back().ends_model() ? fetch_loss_sums(sums)
                                             : std::vector<LossSums>(static_cast<std::size_t>(sums.dim(0)));

@@ -98,7 +98,7 @@ DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes c
     : kernels(registries.kernels.dry_run(calls)),
       dtype(dtype_of(config.train.precision)),
       parallel(idle_parallel_state(mesh, config.parallel)),
-      parameters(mesh),
+      parameters(mesh, min_divided(config.parallel)),
       model(spec(config), registries.layers, vocabulary,
             plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
       teachers(make_teachers(model, spec(config), registries.layers, vocabulary, config)),
@@ -107,14 +107,14 @@ DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes c
   assign_rules(config.optimizer, registries.kernels, parameters);
   parameters.arrange();
   DType const values_dtype = parameter_dtype(dtype);
-  std::size_t const bytes = static_cast<std::size_t>(parameters.size()) * size_of(values_dtype);
+  ParameterSet::BufferSizes const held = parameters.held_sizes();
+  std::size_t const bytes =
+      static_cast<std::size_t>(held.values + held.gradients + held.rounded) * size_of(values_dtype);
   std::size_t const taught = static_cast<std::size_t>(teacher_elements()) * size_of(values_dtype);
-  values.emplace(2 * (bytes + taught + 128 * (1 + teachers.size())), arenas);
+  values.emplace(bytes + taught + 128 * (3 + teachers.size()), arenas);
   try {
-    std::int64_t const rounded = parameters.size() - parameters.value_size();
-    parameters.bind(values->allocate(values_dtype, {parameters.value_size()}),
-                    values->allocate(values_dtype, {parameters.gradient_size()}),
-                    rounded > 0 ? values->allocate(DType::bfloat16, {rounded}) : Tensor());
+    parameters.bind(values->allocate(values_dtype, {held.values}), values->allocate(values_dtype, {held.gradients}),
+                    held.rounded > 0 ? values->allocate(DType::bfloat16, {held.rounded}) : Tensor());
     for (Teacher& teacher : teachers) {
       teacher.parameters().bind(values->allocate(values_dtype, {teacher.parameters().size()}), Tensor());
     }
@@ -122,7 +122,11 @@ DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes c
     throw ConfigError(
         "rank {}: parameters and gradients of {} together are more than the system grants ({}); smaller layers "
         "(model.d_model, model.d_ff), or parallel.tensor and parallel.pipeline, which divide them, need less",
-        mesh.rank(), readable_size(2 * static_cast<std::int64_t>(bytes)), error.what());
+        mesh.rank(), readable_size(static_cast<std::int64_t>(bytes)), error.what());
+  }
+  if (!parameters.sections().empty()) {
+    gathered.emplace(parallel, parameters, KernelSource{kernels, config.kernels}.select<TensorOps>({values_dtype}),
+                     execution, GatheredParameters::Options{.activations = dtype, .arena = arenas});
   }
 }
 
@@ -168,7 +172,8 @@ class StageDryRun {
             .pack = pack_,
             .training = true,
             .seed = config_.train.seed,
-            .row_split = row_split_of(rank_.parallel)};
+            .row_split = row_split_of(rank_.parallel),
+            .access = rank_.access()};
   }
 
   void add_work_of(ModelChunk const& part, RankWork& work) {
@@ -206,8 +211,17 @@ class StageDryRun {
 
   void count_parameters(RankWork& work) {
     ParameterSet const& parameters = rank_.parameters;
-    work.parameters = parameters.size() + rank_.teacher_elements();
-    work.rounded = parameters.size() - parameters.value_size();
+    ParameterSet::BufferSizes const held = parameters.held_sizes();
+    work.parameters = held.values + held.rounded + rank_.teacher_elements();
+    work.rounded = held.rounded;
+    for (DividedSection const* const section : parameters.sections()) {
+      work.divided_values += section->trained ? section->range.count() : 0;
+      work.divided_gradients += section->divides_gradient ? section->range.count() : 0;
+    }
+    if (rank_.gathered) {
+      work.gathered_values = rank_.gathered->value_bytes();
+      work.gathered_gradients = rank_.gathered->gradient_bytes();
+    }
     work.parameter_dtype = parameter_dtype(dtype_of(config_.train.precision));
     for (auto const& [range, first] : rule_ranges(parameters)) {
       if (!first->frozen()) {
@@ -306,6 +320,10 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
       sum.kept_by_kernels += count * layer->kept_by_kernels;
       sum.parameters += count * layer->parameters;
       sum.rounded += count * layer->rounded;
+      sum.divided_values += count * layer->divided_values;
+      sum.divided_gradients += count * layer->divided_gradients;
+      sum.gathered_values = std::max(sum.gathered_values, layer->gathered_values);
+      sum.gathered_gradients = std::max(sum.gathered_gradients, layer->gathered_gradients);
       sum.partial_elements += count * layer->partial_elements;
       shared += count * layer->shared_elements;
       sum.shared_elements = std::max(sum.shared_elements, layer->shared_elements);

@@ -154,6 +154,7 @@ class Planner::Estimate {
   }
 
   /// Adds the traffic of `times` such passes to the groups, and returns the seconds of one.
+  /// What replicas exchange in a pass are parameters and gradients, whatever the number of tokens.
   double messages(TrafficByGroup const& traffic, double times, std::vector<GroupTraffic>& groups) const {
     SumKind const sums =
         planner_.request_.config.train.precision == Precision::bfloat16 ? SumKind::bfloat16 : SumKind::float32;
@@ -161,7 +162,8 @@ class Planner::Estimate {
     for (std::size_t group = 0; group < traffic_groups; ++group) {
       for (std::size_t collective = 0; collective < collectives; ++collective) {
         Traffic const one = traffic[group][collective];
-        Traffic const scaled{one.operations, static_cast<std::int64_t>(as_double(one.bytes) * scale_)};
+        double const scale = group == replicas ? 1 : scale_;
+        Traffic const scaled{one.operations, static_cast<std::int64_t>(as_double(one.bytes) * scale)};
         seconds += heddle::seconds_of(planner_.request_.network, places_[group], static_cast<CollectiveOp>(collective),
                                       scaled, sums);
         if (one.operations > 0) {
@@ -211,7 +213,7 @@ class Planner::Estimate {
   /// The reduction of a stage's gradients, as far as the last pass does not hide it.
   double reduction(RankWork const& work, double last_pass, std::vector<GroupTraffic>& groups) const {
     auto const element = work.element_bytes();
-    Traffic const buckets = in_buckets(work.trained(), element, bucket_elements());
+    Traffic const buckets = in_buckets(work.trained() - work.divided_gradients, element, bucket_elements());
     double seconds = 0;
     if (layout_.replicas() > 1) {
       double const whole =
@@ -269,16 +271,17 @@ class Planner::Estimate {
     if (layout_.shard_optimizer && layout_.replicas() > 1) {
       seconds += add(groups, replicas, CollectiveOp::all_reduce, number);
       auto const element = work.element_bytes();
-      seconds +=
-          add(groups, replicas, CollectiveOp::all_gather, in_buckets(work.trained(), element, bucket_elements()));
+      seconds += add(groups, replicas, CollectiveOp::all_gather,
+                     in_buckets(work.trained() - work.divided_values, element, bucket_elements()));
     }
     return seconds;
   }
 
   MemoryUse memory(RankWork const& work, int stage) const {
     auto const element = work.element_bytes();
-    MemoryUse use{.parameters = work.parameter_bytes(),
-                  .gradients = work.trained() * element,
+    std::int64_t const elsewhere = work.divided_gradients - work.divided_gradients / layout_.replicas();
+    MemoryUse use{.parameters = work.parameter_bytes() + work.gathered_values,
+                  .gradients = (work.trained() - elsewhere) * element + work.gathered_gradients,
                   .state = 0,
                   .kernels = work.kept_by_kernels};
     for (auto const& [rule, update] : work.updates) {

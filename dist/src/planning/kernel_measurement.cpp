@@ -124,7 +124,7 @@ class CallTimer final : public KernelObserver {
 /// layer of each kind.
 Config measured_config(KernelMeasurement const& measurement, LayoutChoice layout, std::int64_t elements) {
   layout.shape = layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
-  layout.shard_optimizer = false;
+  layout.shard_optimizer = layout.shard_parameters = false;
   Config config = with_layout(measurement.config, layout);
   config.train.deterministic = false;
   if (elements > max_elements) {

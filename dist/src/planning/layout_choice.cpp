@@ -59,6 +59,12 @@ std::vector<LayoutChoice> variants_of(MeshShape const& shape, ModelDescription c
        [](LayoutChoice& layout) { layout.pipeline_schedule = PipelineSchedule::interleaved; });
   also(plain.size(MeshAxis::pipeline) > 1, [](LayoutChoice& layout) { layout.zero_bubble = true; });
   also(plain.replicas() > 1, [](LayoutChoice& layout) { layout.shard_optimizer = true; });
+  for (std::size_t index = 0, before = variants.size(); index < before; ++index) {
+    if (variants[index].shard_optimizer && !variants[index].zero_bubble) {
+      variants.push_back(variants[index]);
+      variants.back().shard_parameters = true;
+    }
+  }
   return variants;
 }
 
@@ -108,7 +114,8 @@ Config with_layout(Config config, LayoutChoice const& layout) {
   parallel.context_mode = layout.context_mode;
   parallel.pipeline_schedule = layout.pipeline_schedule;
   parallel.zero_bubble = layout.zero_bubble;
-  parallel.shard_optimizer = layout.shard_optimizer;
+  parallel.shard_optimizer = layout.shard_optimizer && !layout.shard_parameters;
+  parallel.shard_parameters = layout.shard_parameters;
   config.train.micro_batch_tokens = layout.micro_batch_tokens;
   return config;
 }
@@ -119,7 +126,8 @@ LayoutChoice layout_of(Config const& config, ModelDescription const& model, int 
           .context_mode = config.parallel.context_mode,
           .pipeline_schedule = config.parallel.pipeline_schedule,
           .zero_bubble = splits_backward(config.parallel),
-          .shard_optimizer = config.parallel.shard_optimizer,
+          .shard_optimizer = shards_optimizer(config.parallel),
+          .shard_parameters = config.parallel.shard_parameters,
           .micro_batch_tokens = config.train.micro_batch_tokens};
 }
 
@@ -130,7 +138,8 @@ int complexity(LayoutChoice const& layout) {
   }
   bool const sharded = layout.shard_optimizer && layout.replicas() > 1;
   for (bool const switched : {layout.sequence_parallel, layout.context_mode == ContextMode::ulysses,
-                              layout.pipeline_schedule == PipelineSchedule::interleaved, layout.zero_bubble, sharded}) {
+                              layout.pipeline_schedule == PipelineSchedule::interleaved, layout.zero_bubble, sharded,
+                              sharded && layout.shard_parameters}) {
     parts += switched ? 1 : 0;
   }
   return parts;
@@ -150,7 +159,10 @@ std::string describe(LayoutChoice const& layout) {
        fmt::format("{}{}", interleaved ? " interleaved" : "", layout.zero_bubble ? " zero-bubble" : ""));
   axis(MeshAxis::data, false, "");
   return fmt::format("{}{}, micro-batches of {}", axes.empty() ? "one rank" : fmt::format("{}", fmt::join(axes, " × ")),
-                     layout.shard_optimizer && layout.replicas() > 1 ? ", optimizer sharded" : "",
+                     layout.replicas() == 1    ? ""
+                     : layout.shard_parameters ? ", parameters sharded"
+                     : layout.shard_optimizer  ? ", optimizer sharded"
+                                               : "",
                      readable_count(layout.micro_batch_tokens));
 }
 

@@ -99,12 +99,16 @@ class PlanDryRun {
     }
     MemoryUse use{.parameters = rank_.parameters.values().bytes() + rank_.parameters.rounded().bytes() +
                                 rank_.teacher_elements() * element_,
-                  .gradients = rank_.parameters.gradient_size() * element_,
+                  .gradients = rank_.parameters.gradients().bytes(),
                   .state = state_elements() * element_};
     std::int64_t const in_flight = dry_run_training(packs);
     std::int64_t const evaluated = dry_run_validation(packs);
     PipelineMemory pipeline = scaled_memory(rank_.pipeline.peak_memory(), packs.scale);
     use.activations = activations_of(pipeline);
+    if (rank_.gathered) {
+      use.parameters += rank_.gathered->value_bytes();
+      use.gradients += rank_.gathered->gradient_bytes();
+    }
     use.kernels = rank_.calls.kept_bytes();  // once the step has made its calls
     return {{.use = use,
              .packs = pack_bytes(packs, rank_.parallel.mesh, std::max(in_flight, evaluated)),
@@ -118,9 +122,9 @@ class PlanDryRun {
     ParameterSet const& parameters = rank_.parameters;
     Communicator const& replicas = rank_.parallel.replicas;
     BufferShards const parts(parameters, GradientReducer::bucket_for(replicas.size()), replicas.size());
-    bool const divided = config_.parallel.shard_optimizer && replicas.size() > 1;
-    auto const own = config_.parallel.shard_optimizer ? parts.parts_of(replicas.rank())
-                                                      : std::vector<IndexRange>{{0, parameters.gradient_size()}};
+    bool const divided = shards_optimizer(config_.parallel) && replicas.size() > 1;
+    auto const own = shards_optimizer(config_.parallel) ? parts.parts_of(replicas.rank())
+                                                        : std::vector<IndexRange>{{0, parameters.gradient_size()}};
     std::int64_t elements = 0;
     for (auto const& [rule_range, first] : rule_ranges(parameters)) {
       // A parameter that is updated whole has no padding, and a direction that begins on a cache line.
@@ -203,14 +207,15 @@ class PlanDryRun {
     return memory;
   }
 
-  PipelineStep step(IndexRange const& micro_batches) const {
+  PipelineStep step(IndexRange const& micro_batches) {
     return {.micro_batches = micro_batches,
             .loss = {.label_smoothing = config_.train.label_smoothing,
                      .z_loss = config_.train.z_loss,
                      .r_drop = config_.train.r_drop},
             .seed = config_.train.seed,
             .step = 0,
-            .row_split = row_split_of(rank_.parallel)};
+            .row_split = row_split_of(rank_.parallel),
+            .access = rank_.access()};
   }
 
   Config const& config_;
@@ -280,8 +285,13 @@ MemoryUse measure_memory(TrainingEngine& engine) {
   for (Teacher& teacher : engine.teachers()) {
     parameters += teacher.parameters().values().bytes();
   }
+  std::int64_t gradients = engine.parameters().gradients().bytes();
+  if (GatheredParameters* const gathered = engine.gathered()) {
+    parameters += gathered->value_bytes();
+    gradients += gathered->gradient_bytes();
+  }
   return {.parameters = parameters,
-          .gradients = engine.parameters().gradients().bytes(),
+          .gradients = gradients,
           .state = engine.optimizer().state_bytes(),
           .kernels = static_cast<std::int64_t>(engine.kernels().kept_bytes()),
           .activations = static_cast<std::int64_t>(engine.pipeline().peak_memory().total())};

@@ -73,12 +73,17 @@ void put_simplest_first(std::vector<LayoutPlan>::iterator first, std::vector<Lay
   });
 }
 
+/// The data ranks of a dry run: they matter only where they divide parameters.
+int dry_run_data(LayoutChoice const& layout) {
+  return layout.shard_parameters ? layout.size(MeshAxis::data) : 1;
+}
+
 /// The part of a work's key that does not depend on its layers.
 std::string key_of(LayoutChoice const& layout) {
   int const context = layout.size(MeshAxis::context);
-  return fmt::format("{} {} {} {} {} {}", layout.size(MeshAxis::tensor), context, layout.sequence_parallel,
-                     layout.zero_bubble, context > 1 ? static_cast<int>(layout.context_mode) : 0,
-                     layout.micro_batch_tokens);
+  return fmt::format("{} {} {} {} {} {} {}", layout.size(MeshAxis::tensor), context, layout.sequence_parallel,
+                     layout.zero_bubble, layout.shard_parameters ? layout.size(MeshAxis::data) : 0,
+                     context > 1 ? static_cast<int>(layout.context_mode) : 0, layout.micro_batch_tokens);
 }
 
 /// The value of a key, which make() computes once.
@@ -166,7 +171,7 @@ RankWork const& Planner::work(LayoutChoice const& layout, int stage) {
       return composed(layout, parts);
     }
     LayoutChoice alone = layout;  // only the number of replicas matters
-    alone.shape = alone.shape.with(MeshAxis::data, 1);
+    alone.shape = alone.shape.with(MeshAxis::data, dry_run_data(layout));
     return dry_run_stage(with_layout(request_.config, alone), alone, stage, request_.vocabulary, request_.registries,
                          typical(layout).pack);
   });
@@ -191,7 +196,8 @@ RankWork const& Planner::layer_work(LayoutChoice const& layout, std::int64_t lay
   return cached(layer_works_, key_of(layout) + signature(model_, {{layer, layer + 1}}), [&] {
     // A pipeline with a stage for each layer.
     LayoutChoice alone = layout;
-    alone.shape = layout.shape.with(MeshAxis::pipeline, static_cast<int>(model_.layers())).with(MeshAxis::data, 1);
+    alone.shape = layout.shape.with(MeshAxis::pipeline, static_cast<int>(model_.layers()))
+                      .with(MeshAxis::data, dry_run_data(layout));
     alone.pipeline_schedule = PipelineSchedule::one_forward_one_backward;
     Config config = with_layout(request_.config, alone);
     config.parallel.stage_layers.assign(static_cast<std::size_t>(model_.layers()), 1);

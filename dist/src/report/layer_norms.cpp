@@ -39,13 +39,14 @@ LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, P
     auto const add_squares = [&](Tensor const& values, std::size_t place) {
       operations.add_sum_of_squares(execution, values, own_sums.rows(static_cast<std::int64_t>(place), 1));
     };
-    if (!sharded || parallel.replicas.rank() == 0) {
-      add_squares(parameters.values_in(elements), layer);
+    IndexRange const held = parameters.held_places(parameter);
+    if (held.count() > 0 && (!sharded || parameter.gathered || parallel.replicas.rank() == 0)) {
+      add_squares(parameters.values_in(held), layer);
     }
     if (!parameter.frozen()) {
       // Where the optimizer is sharded each replica has its part of the sum.
       for (IndexRange const& range : intersection({elements}, optimizer.local().parts())) {
-        add_squares(parameters.gradients().rows(range.begin, range.count()), count + layer);
+        add_squares(parameters.gradients_in(range), count + layer);
       }
     }
   }

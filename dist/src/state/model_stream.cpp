@@ -96,11 +96,14 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
         found.push_back({rank, slice, elements});
       }
     };
-    if (parts_.empty() || chunk.key == 0) {
+    bool const divided = chunk.key == 0 ? parameter->section.count() > 0 : !parts_.empty();
+    if (!divided) {
       add(holder, wanted);
       continue;
     }
-    BufferShards const& parts = parts_[static_cast<std::size_t>(stage)];
+    // Frozen parameters, which are in none of the stage's buckets, are divided as a bucket is.
+    BufferShards const of_section({{parameter->section}}, shape.size(replica_axes()));
+    BufferShards const& parts = chunk.key == 0 ? of_section : parts_[static_cast<std::size_t>(stage)];
     std::int64_t const begin = parameter->place.begin;
     IndexRange const in_buffer{begin + wanted.begin, begin + wanted.end};
     auto bucket = std::ranges::partition_point(

@@ -119,7 +119,12 @@ class Digests {
 
   void add_values(ParameterSet const& parameters) {
     for (Parameter const& parameter : parameters.all()) {
-      add(parameter.placement(), fmt::format("parameter {}", parameter.spec.name), parameter.value);
+      if (!parameter.gathered) {
+        add(parameter.placement(), fmt::format("parameter {}", parameter.spec.name), parameter.value);
+      } else if (IndexRange const held = parameters.held_places(parameter); held.count() > 0) {
+        add(parameter.placement(), fmt::format("parameter {}", heddle::describe(parameter, held)),
+            parameters.values_in(held));
+      }
     }
   }
 

@@ -17,6 +17,7 @@ namespace {
 struct SentDescription {
   Shape shape;
   IndexRange place;
+  IndexRange section;
   std::int64_t trained = 0;
   std::int64_t rounded = 0;
   std::int64_t matrix = 0;
@@ -62,7 +63,8 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
       texts +=
           whole == parameter->whole_state.end() ? "\n" : fmt::format("{}\n", fmt::join(whole->second.to_vector(), " "));
     }
-    sent.push_back({placement.global_shape, parameter->place,
+    DividedSection const* const section = parameters.section_of(parameter->place.begin);
+    sent.push_back({placement.global_shape, parameter->place, section != nullptr ? section->range : IndexRange(),
                     parameter->place.end <= parameters.gradient_size() ? 1 : 0, parameter->spec.rounded ? 1 : 0,
                     parameter->spec.matrix ? 1 : 0, std::ssize(placement.shards), std::ssize(parameter->state),
                     static_cast<std::int64_t>(stages.size() - before)});
@@ -84,6 +86,7 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
           ParameterDescription{.name = next_line(),
                                .placement = {.global_shape = each.shape, .stages = {holder, holder + each.stages}},
                                .place = each.place,
+                               .section = each.section,
                                .trained = each.trained != 0,
                                .rounded = each.rounded != 0,
                                .matrix = each.matrix != 0});

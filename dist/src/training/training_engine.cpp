@@ -23,7 +23,7 @@ bool is_finite(StepResult const& result) {
 TrainingEngine::TrainingEngine(Setup const& setup)
     : setup_(setup),
       row_split_(row_split_of(setup.parallel)),
-      parameters_(setup.parallel.mesh),
+      parameters_(setup.parallel.mesh, min_divided(setup.config.parallel)),
       row_losses_(statistics_dtype(setup.dtype)) {
   Config const& config = setup.config;
   plan_ =
@@ -41,12 +41,17 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   tensor_ops_ = kernels.select<TensorOps>({setup.dtype});
   pipeline_.emplace(setup.parallel.pipeline, *model_, tensor_ops_, setup.execution,
                     Pipeline::Options{.split_backward = setup.split_backward || splits_backward(config.parallel)});
+  if (!parameters_.sections().empty()) {
+    gathered_.emplace(setup.parallel, parameters_, kernels.select<TensorOps>({parameter_dtype(setup.dtype)}),
+                      setup.execution,
+                      GatheredParameters::Options{.activations = setup.dtype, .observer = setup.observer});
+  }
   std::int64_t const sums = measures_noise() ? 3 : 2;
   results_ = Tensor::allocate(DType::float64, {sums + 1});
   loss_sums_ = results_.rows(0, sums);
   sum_of_squares_ = results_.rows(sums, 1);
   DistributedOptimizer::Options options{
-      .shard = config.parallel.shard_optimizer,
+      .shard = shards_optimizer(config.parallel),
       .bucket_elements = setup.bucket_elements.value_or(GradientReducer::bucket_for(setup.parallel.replicas.size()))};
   if (measures_noise()) {
     options.observe = [this, operations =
@@ -55,6 +60,11 @@ TrainingEngine::TrainingEngine(Setup const& setup)
     };
   }
   optimizer_.emplace(config.optimizer, kernels, setup.parallel, parameters_, setup.execution, options);
+  if (gathered_ && config.train.deterministic) {
+    trees_.emplace(setup.parallel, parameters_, optimizer_->reducer().parts(),
+                   kernels.select<TensorOps>({parameter_dtype(setup.dtype)}), setup.execution);
+    gathered_->sum_in(&*trees_);
+  }
 }
 
 bool TrainingEngine::measures_noise() const {
@@ -129,25 +139,55 @@ void TrainingEngine::launch(MicroBatchSource const& batch, std::int64_t steps_do
                     .seed = setup_.config.train.seed,
                     .step = static_cast<std::uint32_t>(steps_done),
                     .row_split = row_split_,
+                    .access = gathered(),
                     .observer = setup_.observer,
                     .row_losses = batch.groups().count > 0 ? &row_losses_ : nullptr};
   row_losses_.clear();
   tensor_ops_->fill(setup_.execution, results_, 0);
   if (setup_.config.train.deterministic) {
-    // A micro-batch is a leaf of the tree, so each passes the pipeline separately.
-    IndexRange const mine = optimizer_->reducer().begin_tree(batch.count(), loss_sums_);
-    for (std::int64_t index = mine.begin; index < mine.end; ++index) {
-      step.micro_batches = {index, index + 1};
-      train(batch, step);
-      optimizer_->reducer().micro_batch_done();
-    }
-    optimizer_->reducer().finish_tree();
+    trees_ ? train_in_rounds(batch, step) : train_one_by_one(batch, step);
   } else {
     optimizer_->zero_gradients();
-    step.gradients = &optimizer_->reducer().progress();
-    train(batch, step);
+    if (gathered_) {
+      // Reductions of other gradients, which begin when they may, would begin in another order on another replica.
+      step.max_micro_batches = max_of(setup_.parallel.data, batch.count());
+      train(batch, step);
+      gathered_->finish();
+    } else {
+      step.gradients = &optimizer_->reducer().progress();
+      train(batch, step);
+    }
     reduce();
   }
+}
+
+void TrainingEngine::train_one_by_one(MicroBatchSource const& batch, PipelineStep step) {
+  // A micro-batch is a leaf of the tree, so each passes the pipeline separately.
+  IndexRange const mine = optimizer_->reducer().begin_tree(batch.count(), loss_sums_);
+  for (std::int64_t index = mine.begin; index < mine.end; ++index) {
+    step.micro_batches = {index, index + 1};
+    train(batch, step);
+    optimizer_->reducer().micro_batch_done();
+  }
+  optimizer_->reducer().finish_tree();
+}
+
+/// As train_one_by_one, with the same sums; the data ranks compute neighbours at the same time, so that a rank needs no
+/// sums of other ranks' parts.
+void TrainingEngine::train_in_rounds(MicroBatchSource const& batch, PipelineStep step) {
+  Communicator const& data = setup_.parallel.data;
+  std::int64_t const count = batch.count();
+  optimizer_->zero_gradients();
+  trees_->begin(count, loss_sums_);
+  step.max_micro_batches = 1;
+  for (std::int64_t first = 0; first < count; first += data.size()) {
+    std::int64_t const index = std::min(first + data.rank(), count);
+    step.micro_batches = {index, std::min(index + 1, count)};
+    train(batch, step);
+    trees_->round_done(loss_sums_);
+  }
+  trees_->finish(loss_sums_);
+  optimizer_->reducer().finish_scattered(loss_sums_);
 }
 
 void TrainingEngine::reduce() {
@@ -176,10 +216,14 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches, std::fu
     if (between) {
       between();
     }
-    IndexRange const next{mine.begin + done, std::min(mine.begin + done + round, mine.end)};
-    if (next.begin < next.end) {
-      auto const more = pipeline_->evaluate(
-          micro_batches, {.micro_batches = next, .loss = {}, .row_split = row_split_, .observer = setup_.observer});
+    IndexRange const next{std::min(mine.begin + done, mine.end), std::min(mine.begin + done + round, mine.end)};
+    if (next.begin < next.end || gathered_) {
+      auto const more = pipeline_->evaluate(micro_batches, {.micro_batches = next,
+                                                            .max_micro_batches = std::min(round, largest_share - done),
+                                                            .loss = {},
+                                                            .row_split = row_split_,
+                                                            .access = gathered(),
+                                                            .observer = setup_.observer});
       losses.insert(losses.end(), more.begin(), more.end());
     }
   }

@@ -190,7 +190,7 @@ TEST(AttentionMapTest, EachWeightIsASquare) {
 TEST(AttentionMapTest, RanksThatHaveAPartOfTheModelOrOfASentenceHaveNone) {
   // The mesh of four ranks is pipeline x data x context x tensor.
   auto const has = [](MeshShape const& sizes, int rank) {
-    return has_attention_maps(idle_parallel_state(Mesh(sizes, rank, 4), {}));
+    return has_attention_maps(idle_parallel_state(Mesh(sizes, rank, 4), {}), {});
   };
   bool const on_host = kernel_memory_space() == MemorySpace::host;
   EXPECT_EQ(has({1, 2, 1, 2}, 0), on_host);
@@ -204,12 +204,15 @@ TEST(AttentionMapTest, ALayoutThatMeasuresNothingSaysWhy) {
   if (kernel_memory_space() != MemorySpace::host) {
     GTEST_SKIP() << "nothing is measured on a device";
   }
-  auto const reason = [](MeshShape const& sizes) {
-    return unmeasured_attention(idle_parallel_state(Mesh(sizes, 0, 4), {})).value_or("");
+  auto const reason = [](MeshShape const& sizes, ParallelConfig const& config = {}) {
+    return unmeasured_attention(idle_parallel_state(Mesh(sizes, 0, 4), config), config).value_or("");
   };
   EXPECT_EQ(reason({1, 2, 1, 2}), "");
   EXPECT_EQ(reason({2, 1, 1, 2}), "with parallel.pipeline = 2 no rank has a whole forward pass of a sentence");
   EXPECT_EQ(reason({1, 1, 4, 1}), "with parallel.context = 4 no rank has a whole forward pass of a sentence");
+  ParallelConfig sharded;
+  sharded.shard_parameters = true;
+  EXPECT_EQ(reason({1, 2, 1, 2}, sharded), "with parallel.shard_parameters = true no rank has all parameters");
 }
 
 }  // namespace

@@ -120,6 +120,12 @@ std::vector<IndexRange> pieces_of(IndexRange const& all) {
   return pieces;
 }
 
+/// Those of the slice's elements whose values this rank holds.
+IndexRange held_elements(ParameterSet const& parameters, Parameter const& parameter) {
+  IndexRange const places = parameters.held_places(parameter);
+  return {places.begin - parameter.place.begin, places.end - parameter.place.begin};
+}
+
 DistributedOptimizer::StateBegins state_begins(Checkpoint const& checkpoint, WholeModel const& model) {
   DistributedOptimizer::StateBegins begins;
   model.for_each_parameter([&](ParameterDescription const& parameter) {
@@ -136,13 +142,14 @@ DistributedOptimizer::StateBegins state_begins(Checkpoint const& checkpoint, Who
 
 }  // namespace
 
-void load_value(Checkpoint const& checkpoint, std::string const& name, Parameter const& parameter) {
-  Tensor const flat = parameter.value.reshaped({parameter.value.size()});
-  for (IndexRange const& piece : pieces_of({0, flat.size()})) {
+void load_value(Checkpoint const& checkpoint, std::string const& name, ParameterSet const& parameters,
+                Parameter const& parameter) {
+  for (IndexRange const& piece : pieces_of(held_elements(parameters, parameter))) {
     std::vector<float> const numbers = checkpoint.read(TensorSlice{name, value_key, parameter.slice.ranges(), piece});
     std::vector<BFloat16> const halves =
         parameter.spec.rounded ? std::vector<BFloat16>(numbers.begin(), numbers.end()) : std::vector<BFloat16>();
-    Tensor const rows = flat.rows(piece.begin, piece.count());
+    std::int64_t const begin = parameter.place.begin;
+    Tensor const rows = parameters.values_in({begin + piece.begin, begin + piece.end});
     parameter.spec.rounded ? copy_from_host(rows, halves.data()) : copy_from_host(rows, numbers.data());
   }
 }
@@ -159,7 +166,10 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
   std::vector<TensorSlice> slices;
   for (Parameter const& parameter : parameters.all()) {
     // Parameters that the checkpoint lacks stay: the caller that reads them reports that, together with other ranks.
-    slices.push_back({parameter.spec.name, value_key, parameter.slice.ranges()});
+    IndexRange const held = held_elements(parameters, parameter);
+    if (held.count() > 0) {
+      slices.push_back({parameter.spec.name, value_key, parameter.slice.ranges(), held});
+    }
     for (std::string const& key : parameter.state) {
       if (auto const stored = stored_key(checkpoint, parameter, key)) {
         for (IndexRange const& kept : optimizer.kept_state(parameter, key)) {
@@ -211,7 +221,7 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
   }
   for (Parameter const& parameter : parameters.all()) {
     require_shape(checkpoint, parameter);
-    load_value(checkpoint, parameter.spec.name, parameter);
+    load_value(checkpoint, parameter.spec.name, parameters, parameter);
     for (std::string const& key : parameter.state) {
       auto const stored = stored_key(checkpoint, parameter, key);
       if (stored) {

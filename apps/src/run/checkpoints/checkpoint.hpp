@@ -14,7 +14,8 @@ namespace heddle {
 
 /// Loads this rank's part of a parameter's value from the parameter `name` of a checkpoint. It is read piece by
 /// piece, in little memory beside the parameters. Throws DataError as Checkpoint::read does.
-void load_value(Checkpoint const& checkpoint, std::string const& name, Parameter const& parameter);
+void load_value(Checkpoint const& checkpoint, std::string const& name, ParameterSet const& parameters,
+                Parameter const& parameter);
 
 /// The first names of a list, and how many others there are.
 std::string shortened(std::vector<std::string> const& names);

@@ -177,7 +177,7 @@ void Initialization::apply(ParameterSet& parameters) const {
   for (Parameter const& parameter : parameters.all()) {
     auto const found = sources_.find(parameter.spec.name);
     if (found != sources_.end()) {
-      load_value(checkpoint_, found->second, parameter);
+      load_value(checkpoint_, found->second, parameters, parameter);
     }
   }
   parameters.bump_versions();

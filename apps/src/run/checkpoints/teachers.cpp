@@ -102,7 +102,7 @@ std::vector<std::string> load_teachers(Config const& config, std::deque<Teacher>
       ParameterSet& parameters = teachers[index].parameters();
       check_parameters(checkpoint, parameters);
       for (Parameter const& parameter : parameters.all()) {
-        load_value(checkpoint, parameter.spec.name, parameter);
+        load_value(checkpoint, parameter.spec.name, parameters, parameter);
       }
       parameters.bump_versions();
     }

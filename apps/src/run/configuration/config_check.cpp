@@ -34,7 +34,8 @@ WholeModel whole_model(Config config, Registries const& registries, VocabularySi
 
 void resolve_validate_bleu(Config& config, Registries const& registries) {
   if (!config.train.places.given("validate_bleu") &&
-      (!config.train.validate_metrics.empty() || !registries.tasks.of(config).translates() ||
+      (config.parallel.shard_parameters || !config.train.validate_metrics.empty() ||
+       !registries.tasks.of(config).translates() ||
        no_translation_reason(describe_model(config.model, registries.layers)))) {
     config.train.validate_bleu = false;
   }
@@ -49,6 +50,27 @@ void require_read_again(Config const& config, std::string_view reader) {
   }
 }
 
+namespace {
+
+/// Validation translates on each data rank by itself, which needs the whole model there.
+void require_no_translation(Config const& config, Registries const& registries) {
+  std::vector<std::string> sets{""};
+  for (auto const& [set, metrics] : config.data.valid_metrics) {
+    sets.push_back(set);
+  }
+  for (std::string const& set : sets) {
+    if (config.parallel.shard_parameters && !translation_metrics(config, registries.metrics, set).empty()) {
+      throw ConfigError(
+          "{} = true: no rank has the model with which to translate the validation data; expected "
+          "train.validate_bleu = false and no metrics of translations, which `heddle evaluate` measures with a "
+          "checkpoint",
+          config.parallel.places.of("shard_parameters"));
+    }
+  }
+}
+
+}  // namespace
+
 ModelDescription describe_trainable(Config const& config, Registries const& registries) {
   Task const& task = registries.tasks.of(config);
   ModelDescription model = describe_model(config.model, registries.layers);
@@ -59,6 +81,7 @@ ModelDescription describe_trainable(Config const& config, Registries const& regi
   if (train.validate_every == 0) {
     return model;
   }
+  require_no_translation(config, registries);
   for (auto const& [set, metrics] : config.data.valid_metrics) {
     if (!translation_metrics(config, registries.metrics, set).empty()) {
       require_translation(model, "data.valid_metrics." + set);

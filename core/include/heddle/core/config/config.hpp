@@ -175,11 +175,23 @@ struct ParallelConfig {
   bool zero_bubble = false;                ///< stages compute gradients of weights while they would wait
   std::vector<std::int64_t> stage_layers;  ///< see plan_pipeline; empty: cut by cost
   bool shard_optimizer = false;
-  bool checked = false;  ///< ranks compare what they call before each collective
+  bool shard_parameters = false;                ///< and what else the replicas keep of them: see shards_optimizer
+  std::int64_t shard_min_parameters = 100'000;  ///< of a unit's, see ParameterSet
+  bool checked = false;                         ///< ranks compare what they call before each collective
   KeyLocations places{.section = "parallel"};
 
   bool operator==(ParallelConfig const&) const = default;
 };
+
+/// Whether the replicas divide the optimizer's state.
+inline bool shards_optimizer(ParallelConfig const& parallel) {
+  return parallel.shard_optimizer || parallel.shard_parameters;
+}
+
+/// The least size of what the replicas divide of the parameters; none: they do not. See ParameterSet.
+inline std::optional<std::int64_t> min_divided(ParallelConfig const& parallel) {
+  return parallel.shard_parameters ? std::optional(parallel.shard_min_parameters) : std::nullopt;
+}
 
 /// Whether a stage's backward passes are split: with one stage nothing is waited for.
 inline bool splits_backward(ParallelConfig const& parallel) {

@@ -43,6 +43,8 @@ struct LayerContext {
   GradientProgress* gradients = nullptr;
   /// Set in a backward pass whose gradients of weights are computed later.
   DeferredGradients* deferred = nullptr;
+  /// Set where replicas divide the values of some units. ModelChunk and ResidualStack gather them for the layers.
+  ParameterAccess* access = nullptr;
   /// A layer with an auxiliary loss adds (+=) it to element 0 of `loss_sums` (float64, in kernels' memory), where that
   /// is not empty, and in the backward pass `loss_scale` times its gradient to the gradients that the layer computes.
   /// ModelChunk sets both for its layers, the sums in the first forward pass only: what is recomputed counts once. The
@@ -57,6 +59,9 @@ struct LayerContext {
   void uses_done(std::span<Parameter const* const> parameters) const;
   /// Must be called between pieces of work of a backward pass.
   void progress() const;
+  /// Enclose a use of the unit's parameters; `gradient`: that computes their gradients, too.
+  void begin_use(ParameterUnit& unit, bool gradient) const;
+  void end_use(ParameterUnit& unit) const;
   /// The parameter's gradient, to be added to. If it is frozen, memory of the arena with any content: for kernels that
   /// compute small gradients together with others. Products are left out instead: Parameter::gradient is empty.
   Tensor gradient_of(Parameter const& parameter) const;

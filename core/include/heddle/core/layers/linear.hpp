@@ -56,6 +56,10 @@ class Linear {
                  bool accumulate) const;
   Tensor matrix(Tensor const& weights) const { return weights.reshaped({outputs_, inputs_}); }
   void multiply(LayerContext& context, Tensor const& x, Tensor const& y) const;
+  /// That of products with the weights as they are now.
+  Gemm& weight_gemm() const {
+    return gathered_gemm_ != nullptr && weight_.value.dtype() == DType::bfloat16 ? *gathered_gemm_ : *gemm_;
+  }
 
   Split split_;
   TensorRegion region_;
@@ -65,6 +69,7 @@ class Linear {
   std::int64_t outputs_;  ///< outputs of this rank, of all parts
   std::optional<LowRank> adapters_;
   std::shared_ptr<Gemm> gemm_;
+  std::shared_ptr<Gemm> gathered_gemm_;  ///< of weights that are gathered in bfloat16; null: they cannot be
   std::shared_ptr<TensorOps> tensor_ops_;
 };
 

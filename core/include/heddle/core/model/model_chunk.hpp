@@ -50,6 +50,10 @@ class ModelChunk {
   /// From now on the loss has the teachers' part, with this weight (OutputLoss::Training). They must outlive the part.
   void set_teachers(std::vector<Teacher const*> teachers, double weight);
 
+  /// Gathers what a pass of forward (`training`: with the loss's gradient) or of backward uses, as the pass itself
+  /// does, and computes nothing: for a replica that has no micro-batch where others have one.
+  void attend(ParameterAccess& access, Direction direction, bool training) const;
+
   /// Notifies of each layer, with inputs and output; null: no observer.
   void observe(WorkObserver* observer);
 
@@ -68,6 +72,7 @@ class ModelChunk {
     ResidualStack layers;
     std::string input_name;  ///< for observers
     std::vector<Parameter const*> input_parameters = {};
+    ParameterUnit* table = nullptr;  ///< of the input; null: it embeds no tokens
   };
   /// The stack of that index; null if this part has no layer of it.
   Stack const* stack(std::size_t index) const;
@@ -116,6 +121,8 @@ class ModelChunk {
   void evaluate(LayerContext& context, Tensor const& hidden, OutputLoss::Training training,
                 Tensor const& grad_hidden) const;
   HiddenStates allocate_boundary(LayerContext& context, std::int64_t layer) const;
+  /// The uses of units in a pass, see ParameterAccess::begin.
+  std::vector<UnitUse> uses(Direction direction, bool training) const;
   /// A tensor from the arena for a stack's stream.
   Tensor allocate_stream(LayerContext& context, Extent const& stack) const;
 
@@ -124,6 +131,7 @@ class ModelChunk {
   DType dtype_;
   std::deque<Stack> stacks_;
   std::optional<OutputLoss> output_;
+  ParameterUnit* output_table_ = nullptr;
   std::vector<Parameter const*> output_parameters_;
   std::vector<Teacher const*> teachers_;
   double teacher_weight_ = 0;

@@ -47,6 +47,8 @@ class ResidualStack {
   /// Notifies of each sublayer, forward and backward, with the norm after it; null: no observer.
   void observe(WorkObserver* observer) { observer_ = observer; }
   std::vector<DecodeCache> make_caches() const { return std::vector<DecodeCache>(sublayers_.size()); }
+  /// Adds the uses of the sublayers' units in a pass of forward or backward, in their order.
+  void add_uses(Direction direction, std::vector<UnitUse>& uses) const;
 
  private:
   struct Sublayer {
@@ -57,6 +59,7 @@ class ResidualStack {
     Norm norm;
     std::optional<Norm> output_norm;     ///< of the branch's output
     std::vector<Parameter const*> used;  ///< by the branch
+    ParameterUnit* unit = nullptr;       ///< of these
     double dropout = 0;                  ///< of the branch's output
     bool recomputed = false;             ///< the branch's activations, by itself
     bool repeated = false;               ///< an earlier layer's branch and norms, with dropout of its own

@@ -10,6 +10,8 @@
 #include <heddle/core/parameters/placement.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,8 @@ struct ParameterSpec {
   bool rounded = false;  ///< its value is kept in bfloat16; no rule may train it
   /// Whether it is a linear map of hidden activations, [outputs, inputs]: a rule over matrices may update it.
   bool matrix = false;
+  /// Whether its uses round it to the activations' dtype: it may be gathered in that (see DividedSection).
+  bool used_rounded = false;
 
   std::string const& key() const { return initializer_key.empty() ? name : initializer_key; }
 };
@@ -55,8 +59,9 @@ struct Parameter {
   std::vector<std::string> state = {};  ///< keys of the tensors that its rule keeps for it; none if it is frozen
   /// The shapes of those of `state` that one rank keeps for the whole matrix (MatrixRule::state).
   std::map<std::string, Shape> whole_state = {};
-  double matrix_cost = 0;        ///< operations of a rule over matrices on the whole matrix; otherwise 0
-  bool shared = false;           ///< its value is another set's: see ParameterSet::share_values
+  double matrix_cost = 0;  ///< operations of a rule over matrices on the whole matrix; otherwise 0
+  bool shared = false;     ///< its value is another set's: see ParameterSet::share_values
+  bool gathered = false;   ///< the replicas divide its value, which is here only while it is used: see ParameterUnit
   std::int64_t state_begin = 0;  ///< the run's updates before the first one that its state has seen
   std::uint64_t id = 0;          ///< unique in the process, for kernels that keep packed copies
   std::uint64_t version = 0;     ///< incremented by code that changes `value`
@@ -73,8 +78,11 @@ struct Parameter {
   bool frozen() const { return rule.frozen || still_frozen; }
   /// The dtype of its value beside activations of `dtype`.
   DType value_dtype(DType dtype) const { return spec.rounded ? DType::bfloat16 : parameter_dtype(dtype); }
-  /// The key of packed copies; none are kept of a value in bfloat16, which is to take little memory.
-  WeightVersion weight_version() const { return spec.rounded ? WeightVersion{} : WeightVersion{id, version}; }
+  /// The key of packed copies; none are kept of a value in bfloat16 or one that is gathered, which is to take little
+  /// memory.
+  WeightVersion weight_version() const {
+    return spec.rounded || gathered ? WeightVersion{} : WeightVersion{id, version};
+  }
 };
 
 /// Parameters that are adjacent in the buffers without padding between them, so that one product computes with all:
@@ -89,6 +97,29 @@ struct ParameterBlock {
   WeightVersion weight_version() const;
 };
 
+/// Consecutive places of a set's buffers whose values the replicas divide: each holds an equal part, in their order.
+struct DividedSection {
+  IndexRange range;
+  IndexRange own;  ///< this rank's part
+  bool rounded = false;
+  bool used_rounded = false;  ///< ParameterSpec::used_rounded, of all of them
+  bool trained = false;
+  /// Whether the gradient is divided, too. It is whole where a pass uses the parameters several times: the sum of the
+  /// uses comes first, as on one rank.
+  bool divides_gradient = false;
+  Tensor values{};    ///< [range], while they are gathered, in bfloat16 where used_rounded and the activations are
+  Tensor gradient{};  ///< [range], of one micro-batch, while a pass computes it; only with divides_gradient
+};
+
+/// Parameters that are used together: a sublayer's, or a table. Where a set divides its values, the matrices among them
+/// that no other unit has get sections of the buffers of their own: one of those that are trained, of the frozen ones,
+/// and of rounded ones.
+struct ParameterUnit {
+  std::vector<Parameter*> members;
+  std::vector<ParameterBlock*> blocks;      ///< of the members
+  std::vector<DividedSection*> sections{};  ///< none: all of it stays whole
+};
+
 /// A model's parameters, with their values and gradients each in one contiguous buffer. Layers declare theirs in their
 /// constructors and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at
 /// the same offsets. Parameters that are frozen for good when the set is arranged lie after all others and have no
@@ -96,10 +127,16 @@ struct ParameterBlock {
 /// buffer of their own. The buffer of gradients can be divided by the replicas (data × context) in whole cache lines.
 /// So can the part of a parameter that several stages hold or that its rule updates whole, which is alone between its
 /// neighbours: a buffer cut into that many parts is cut in the same way on all stages.
+///
+/// With `min_divided` the replicas divide the values of each unit whose matrices have at least that many elements in
+/// one part of the buffers. Places stay those of the whole buffers; memory is only there for what this rank holds, so
+/// that a Parameter's `value` is empty but for the time that the unit is gathered (see bind_unit).
 class ParameterSet {
  public:
-  explicit ParameterSet(Mesh const& mesh) : mesh_(mesh) {}
+  explicit ParameterSet(Mesh const& mesh, std::optional<std::int64_t> min_divided = std::nullopt);
 
+  /// Whether the replicas divide the values of large units.
+  bool divides_units() const { return min_divided_.has_value(); }
   /// Declares a parameter with one use: the layer that is being built. Throws Error for a name that is taken and
   /// ConfigError where a rank would hold nothing of the parameter.
   Parameter& declare(ParameterSpec spec);
@@ -110,6 +147,9 @@ class ParameterSet {
   Parameter& reserve(ParameterSpec spec);
   /// Adds a use: another layer adds to the parameter's gradient, once in a backward pass.
   void add_use(Parameter const& parameter) { uses_.push_back(&parameter); }
+  /// Declares that these parameters are used together; it lives as long as the set. What several units name is theirs
+  /// at any time: it stays whole.
+  ParameterUnit& add_unit(std::span<Parameter const* const> used);
   /// Takes the values of another set's parameters with the same names, of which `chosen` is true, where they are, and
   /// with their ids, so that a packed copy serves both sets: they have no place and no gradient here. A block is taken
   /// whole or not at all, and nothing twice. Called before `arrange`; the owner's values do not change afterwards.
@@ -118,9 +158,17 @@ class ParameterSet {
   void arrange();
   /// Arranges and makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
   void allocate(DType dtype);
-  /// Puts the parameters into given buffers [value_size()], [gradient_size()] and, in bfloat16, [size() - value_size()]
-  /// after `arrange`, and is otherwise as allocate; the caller clears the gradients, which may be empty.
+  /// The elements of the buffers that this rank holds.
+  struct BufferSizes {
+    std::int64_t values = 0, gradients = 0;
+    std::int64_t rounded = 0;  ///< in bfloat16
+  };
+  BufferSizes held_sizes() const;
+  /// Puts the parameters into given buffers of the held sizes, after `arrange`, and is otherwise as allocate; the
+  /// caller clears the gradients, which may be empty.
   void bind(Tensor const& values, Tensor const& gradients, Tensor const& rounded = Tensor());
+  /// Gives the unit's parameters the values and gradients that its sections now have, or takes them away.
+  void bind_unit(ParameterUnit const& unit);
   /// Gives the parameters and blocks that are not frozen their places in the buffer of gradients, and takes them from
   /// the others: called when that has changed.
   void bind_gradients();
@@ -140,30 +188,58 @@ class ParameterSet {
   }
   /// The parameters with a gradient in the order of their places.
   std::vector<Parameter const*> trained() const;
-  /// The elements of all values, padding included; padding is and stays zero.
+  /// The places of all values, padding included; padding is and stays zero.
   std::int64_t size() const { return size_; }
-  /// The elements before the rounded parameters.
+  /// The places before the rounded parameters.
   std::int64_t value_size() const { return value_size_; }
-  /// The elements of the gradients' buffer: those of the values' buffer before the frozen parameters.
+  /// The places with a gradient: those before the frozen parameters.
   std::int64_t gradient_size() const { return gradient_size_; }
-  Tensor const& values() const { return values_; }        ///< [value_size]
-  Tensor const& rounded() const { return rounded_; }      ///< [size - value_size] in bfloat16; empty if there are none
-  Tensor const& gradients() const { return gradients_; }  ///< [gradient_size]
-  /// Elements of one parameter or block, by their places.
+  Tensor const& values() const { return values_; }        ///< what this rank holds of them
+  Tensor const& rounded() const { return rounded_; }      ///< the same, in bfloat16; empty if there are none
+  Tensor const& gradients() const { return gradients_; }  ///< what this rank holds of them
+  /// Elements by their places, which are all in this rank's part of one section, or in none. Throws Error otherwise.
   Tensor values_in(IndexRange const& places) const;
+  Tensor gradients_in(IndexRange const& places) const;
+  /// The units and the sections of the buffers, the latter in the order of their places.
+  std::deque<ParameterUnit>& units() { return units_; }
+  std::deque<ParameterUnit> const& units() const { return units_; }
+  std::vector<DividedSection const*> sections() const;
+  /// The section that has the place; null if there is none.
+  DividedSection const* section_of(std::int64_t place) const;
+  /// The places of those of a parameter's elements whose values this rank holds.
+  IndexRange held_places(Parameter const& parameter) const;
   /// Must be called after the values were changed.
   void bump_versions();
 
  private:
   using Group = std::vector<Parameter*>;
+  using Groups = std::span<Group>;
+  /// Gives groups that are all trained, frozen or rounded their places: those that are whole, then the sections.
+  void place_all(Groups groups);
   /// Gives a parameter, or the members of a block, their places at the end of the buffer.
   void place(Group const& group);
+  /// Makes a section of the groups, which are of one unit.
+  void place_section(ParameterUnit& unit, Groups groups);
+  /// Whether the replicas divide the values of these groups of a unit.
+  bool divides(Groups groups) const;
+  bool used_once(Groups groups) const;
+  /// The places in a buffer with memory only for what this rank holds.
+  IndexRange held(IndexRange const& places, bool gradient) const;
+  Tensor whole_values(IndexRange const& places) const;
+  Tensor whole_gradient(IndexRange const& places) const;
+  void bind_values(Parameter& parameter);
+  void bind_values(ParameterBlock& block);
+  void bind_gradient(Parameter& parameter, bool frozen);
+  void bind_gradient(ParameterBlock& block);
   /// The unit of a division by the replicas.
   std::int64_t divisible() const;
 
   Mesh mesh_;
+  std::optional<std::int64_t> min_divided_;
   std::deque<Parameter> parameters_;
   std::deque<ParameterBlock> blocks_;
+  std::deque<ParameterUnit> units_;
+  std::deque<DividedSection> sections_;  ///< by their places
   std::vector<Parameter const*> uses_;
   std::int64_t size_ = 0;
   std::int64_t gradient_size_ = 0;
@@ -181,6 +257,27 @@ class GradientProgress {
   /// last use the gradient is final: it must not change before the step's reduction is done.
   virtual void use_done(Parameter const& parameter) = 0;
   /// Moves the communication in progress on. Layers call it between pieces of work.
+  virtual void progress() = 0;
+};
+
+/// One use of a unit in a pass; `gradient`: its gradient is computed then.
+struct UnitUse {
+  ParameterUnit* unit = nullptr;
+  bool gradient = false;
+};
+
+/// Gathers the values of units that the replicas divide, before they are used. Every replica makes the same passes.
+class ParameterAccess {
+ public:
+  virtual ~ParameterAccess() = default;
+  /// Begins a pass through a part of the model, with the uses of its units in their order; those of units without
+  /// sections are left out. Collective over the replicas, as are the other calls.
+  virtual void begin(std::vector<UnitUse> uses) = 0;
+  /// The next use begins: afterwards the unit's parameters have their values and, with `gradient`, a gradient of zero.
+  virtual void use(ParameterUnit& unit, bool gradient) = 0;
+  /// It ends: the values are taken away, and the gradient is on its way to the sum over replicas and micro-batches.
+  virtual void done(ParameterUnit& unit) = 0;
+  /// Moves the communication in progress on.
   virtual void progress() = 0;
 };
 

@@ -21,7 +21,7 @@ class BufferShards {
 
   /// Divides the gradients' buffer. A parameter with a single owner (Placement::owner), and the other members of its
   /// block, have one owner each. A bucket that is divided has at most `bucket_elements`, rounded up to a cache line for
-  /// each rank. Throws Error if that is below 1.
+  /// each rank, but for a DividedSection, which is one bucket. Throws Error if that is below 1.
   BufferShards(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks);
   /// Takes the buckets of another stage.
   BufferShards(std::vector<Bucket> buckets, int ranks) : buckets_(std::move(buckets)), ranks_(ranks) {}

@@ -94,6 +94,10 @@ class GradientReducer {
   /// gradients = the sum over all micro-batches in one fixed binary tree, and loss_sums = theirs, on every rank.
   void finish_tree();
 
+  /// Takes what GatheredParameters has summed for each replica's own parts, in a tree, and does the rest: as
+  /// finish_tree, with loss_sums of this rank's data group.
+  void finish_scattered(Tensor const& loss_sums);
+
   /// The division of the buffers among the replicas, if they are divided.
   BufferShards const& parts() const { return parts_; }
   /// The ranges of the gradient buffer whose sums the last reduction left on this rank.

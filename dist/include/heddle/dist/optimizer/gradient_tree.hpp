@@ -12,7 +12,7 @@ namespace heddle {
 struct Execution;
 class TensorOps;
 
-/// Sums micro-batches' gradients and losses in one fixed binary tree, bitwise the same on any number of data ranks. A
+/// Sums micro-batches' gradients, or losses, in one fixed binary tree, bitwise the same on any number of data ranks. A
 /// node over [0, n) is left + right, cut at the largest power of two below n.
 ///
 /// A step is `begin`, then for each of this rank's micro-batches a run that adds to the sums followed by
@@ -20,11 +20,8 @@ class TensorOps;
 /// micro-batches. Partial sums are sent only after that, so that no rank waits while it still has work to do.
 class GradientTree {
  public:
-  /// The gradients and the loss sums, float64 [n], of a subtree.
-  struct Sums {
-    Tensor gradients;
-    Tensor losses;
-  };
+  /// The sums of a subtree.
+  using Sums = std::vector<Tensor>;
 
   /// Keeps a reference to the execution.
   GradientTree(Communicator const& data, std::shared_ptr<TensorOps> operations, Execution& execution);
@@ -34,6 +31,8 @@ class GradientTree {
   IndexRange begin(std::int64_t micro_batches, Sums const& sums);
   /// Takes the sums of this rank's next micro-batch and sets them to zero for the one after.
   void micro_batch_done();
+  /// The sums to which the next micro-batch adds.
+  Sums const& sums() const { return sums_; }
   /// sums = the whole tree's, on every rank. Collective over the data group.
   void finish();
 

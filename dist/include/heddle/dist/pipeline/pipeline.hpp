@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
@@ -16,16 +17,24 @@ class ArenaSlots;
 struct PipelineStep {
   /// The source's micro-batches. Each is read once, on every stage, in order, shortly before it is needed.
   IndexRange micro_batches;
+  /// With `access`: the number of micro-batches of the replica that has most. For those that this one lacks it only
+  /// gathers parameters with the others.
+  std::int64_t max_micro_batches = 0;
   OutputLoss::Training loss;  ///< `sums` is not read
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   GroupMember row_split{};
   /// Follows the last micro-batch of training; may be null.
   GradientProgress* gradients = nullptr;
+  /// Gathers parameters; null where every replica has all.
+  ParameterAccess* access = nullptr;
   /// Is notified of passes and of waiting for their input; may be null.
   WorkObserver* observer = nullptr;
   /// Gets the losses of the rows of training that are computed here; may be null.
   RowLosses* row_losses = nullptr;
+
+  /// The number of micro-batches that the schedule is for.
+  std::int64_t rounds() const { return std::max(micro_batches.count(), access != nullptr ? max_micro_batches : 0); }
 };
 
 /// This rank's share of the stream's rows in training.

@@ -5,6 +5,7 @@
 #include <heddle/core/model/teacher.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/tensor/execution.hpp>
+#include <heddle/dist/optimizer/gathered_parameters.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
@@ -87,6 +88,9 @@ struct DryRunRank {
   Model model;
   std::deque<Teacher> teachers;
   Pipeline pipeline;
+  std::optional<GatheredParameters> gathered;  ///< none where every replica has all parameters
+
+  ParameterAccess* access() { return gathered ? &*gathered : nullptr; }
 
  private:
   LayerSpec spec(Config const& config);
@@ -117,8 +121,12 @@ struct RankWork {
   std::vector<std::int64_t> activations;           ///< by part: bytes kept from a forward pass to its backward pass
   std::int64_t temporary = 0;                      ///< bytes that only a backward pass needs
   std::int64_t kept_by_kernels = 0;                ///< bytes of packed weights
-  std::int64_t parameters = 0;                     ///< elements
+  std::int64_t parameters = 0;                     ///< elements that this rank keeps
   std::int64_t rounded = 0;                        ///< of them: kept in bfloat16
+  std::int64_t divided_values = 0;                 ///< trained elements whose values the replicas divide
+  std::int64_t divided_gradients = 0;              ///< and whose gradients they divide
+  std::int64_t gathered_values = 0;                ///< bytes of units in use: GatheredParameters::value_bytes
+  std::int64_t gathered_gradients = 0;             ///< the same for gradients
   std::int64_t shared_elements = 0;                ///< elements that other stages hold, too
   int max_holders = 1;                             ///< stages that hold one of these
   std::int64_t partial_elements = 0;               ///< elements whose gradient is a sum over the tensor group

@@ -16,6 +16,7 @@ struct LayoutChoice {
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
   bool zero_bubble = false;
   bool shard_optimizer = false;
+  bool shard_parameters = false;  ///< only with shard_optimizer
   std::int64_t micro_batch_tokens = 4096;
 
   int size(MeshAxis axis) const { return shape.size(axis); }

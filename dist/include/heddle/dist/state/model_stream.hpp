@@ -12,9 +12,10 @@
 namespace heddle {
 
 /// A model's parameters and the optimizer's state, from the ranks of any mesh, sorted by name, so that their order is
-/// the same on every mesh. Values come from the receiver's replica; so does state, unless it is sharded and comes from
-/// the ranks that keep it. Keeps references to its arguments, which may not change until everything that was sent has
-/// been received. Values are float32 or rounded (bfloat16), state is float32. Uses the collectives of the world.
+/// the same on every mesh. Values come from the receiver's replica, as does state, unless replicas divide them: then
+/// from the ranks that keep them. Keeps references to its arguments, which may not change until everything that was
+/// sent has been received. Values are float32 or rounded (bfloat16), state is float32. Uses the collectives of the
+/// world.
 class ModelStream final : public TensorStream {
  public:
   /// Parameters with a name in `left_out` are not among the tensors. Collective over the pipeline group.

@@ -14,6 +14,7 @@ struct ParameterDescription {
   std::string name;
   Placement placement;                            ///< with its shape, shards and stages, of which there is at least one
   IndexRange place;                               ///< in the stage's buffers
+  IndexRange section = {};                        ///< of the buffers, that the replicas divide; empty: all have all
   bool trained = true;                            ///< it has a gradient
   bool rounded = false;                           ///< its value is kept in bfloat16
   bool matrix = false;                            ///< ParameterSpec::matrix

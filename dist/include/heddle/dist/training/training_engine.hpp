@@ -5,6 +5,7 @@
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/teacher.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
+#include <heddle/dist/optimizer/gathered_parameters.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <optional>
 #include <vector>
@@ -59,6 +60,8 @@ class TrainingEngine {
   Pipeline& pipeline() { return *pipeline_; }
   DistributedOptimizer& optimizer() { return *optimizer_; }
   DistributedOptimizer const& optimizer() const { return *optimizer_; }
+  /// Null where every replica has all parameters.
+  GatheredParameters* gathered() { return gathered_ ? &*gathered_ : nullptr; }
   KernelRegistries const& kernels() const { return setup_.registries.kernels; }
   /// This rank's share of the stream's rows in training.
   GroupMember row_split() const { return row_split_; }
@@ -91,6 +94,9 @@ class TrainingEngine {
   /// Leaves the gradients and the loss reduced, in kernels' memory.
   void launch(MicroBatchSource const& batch, std::int64_t steps_done);
   void train(MicroBatchSource const& batch, PipelineStep const& step);
+  /// The micro-batches of a deterministic step, each by itself.
+  void train_one_by_one(MicroBatchSource const& batch, PipelineStep step);
+  void train_in_rounds(MicroBatchSource const& batch, PipelineStep step);
   void reduce();
   /// The rows of all passes that predict a token, over which losses and gradients are means.
   double predicted_tokens(MicroBatchSource const& batch) const;
@@ -104,6 +110,8 @@ class TrainingEngine {
   std::optional<Model> model_;
   std::deque<Teacher> teachers_;
   std::optional<Pipeline> pipeline_;
+  std::optional<GatheredParameters> gathered_;
+  std::optional<ScatteredTrees> trees_;  ///< of a deterministic run whose replicas divide parameters
   std::optional<DistributedOptimizer> optimizer_;
   std::shared_ptr<TensorOps> tensor_ops_;
   RowLosses row_losses_;
