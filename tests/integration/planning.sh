@@ -20,7 +20,7 @@ ends 78 "${plan[@]}" --nodes 1 --ranks-per-node 64 --memory 64
 grep -q "no layout of 64 ranks fits.* fewer than one sequence of model.max_length = 64; with train.batch_tokens = 4,096" log ||
   fail "it is not said that the batch is too small"
 ends 78 "${plan[@]}" --nodes 1 --ranks-per-node 2 --memory 0.001
-grep -q "[1-9] layouts* rejected: a node has too little memory; for example" log || fail "the memory's limit is not named"
+grep -q "[1-9][0-9]* layouts* rejected: a node has too little memory; for example" log || fail "the memory's limit is not named"
 ends 0 "${plan[@]}" -q --nodes 4 --ranks-per-node 4 --memory 64 --network 2e-6,1e-10
 grep -q "^  1 " log && ! grep -q "MiB of a rank" log || fail "-q: not only the list"
 ends 0 "${plan[@]}" -v --nodes 4 --ranks-per-node 4 --memory 64 --network 2e-6,1e-10

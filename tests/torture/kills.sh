@@ -58,7 +58,8 @@ recovered() {
                       if (settled == kills || $2 > last) last = $2 }
        $1 == "kill" { at[++kills] = $4; victim[kills] = $3 }' "$1.events" >> figures
 }
-# disturb NAME WHOLE COUNT VICTIM... -- LAUNCHER... -- OPTIONS...; in a pipeline backward passes are split, which changes no bit.
+# disturb NAME WHOLE COUNT VICTIM... -- LAUNCHER... -- OPTIONS...; in a pipeline backward passes are split, and
+# replicas divide parameters, which changes no bit.
 disturb() {
   local name=$1 whole=$2 count=$3 victims=() launcher=() code=0
   shift 3
@@ -67,7 +68,8 @@ disturb() {
   while [ "$1" != -- ]; do launcher+=("$1") && shift; done
   shift
   plan "$name" "$count" "${victims[@]}"
-  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" --set parallel.zero_bubble=true -- "${launcher[@]}" env LD_PRELOAD="$points:${LD_PRELOAD:-}" \
+  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" --set parallel.zero_bubble=true --set parallel.shard_parameters=true \
+    --set parallel.shard_min_parameters=1 -- "${launcher[@]}" env LD_PRELOAD="$points:${LD_PRELOAD:-}" \
     HEDDLE_KILL_PLAN="$PWD/$name.plan" HEDDLE_KILL_EVENTS="$PWD/$name.events" > "$name.log" 2>&1 || code=$?
   recovered "$name" "$code" "$count"
   same "$whole" "$name" "$steps"

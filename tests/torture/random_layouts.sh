@@ -58,6 +58,9 @@ draw_layout() {
   ((pipeline == 1)) || layout+=(parallel.pipeline_schedule="$(one_of 1f1b 1f1b interleaved)" parallel.zero_bubble="$(one_of true false)")
   ((context == 1)) || layout+=(parallel.context_mode="$(one_of ring ulysses)")
   ((data == 1)) || layout+=(parallel.shard_optimizer="$(one_of true false)" train.deterministic="$(one_of true false)")
+  # Zero bubble is refused beside sharded parameters.
+  ((data * context == 1)) || [[ ${layout[*]} == *zero_bubble=true* ]] ||
+    layout+=(parallel.shard_parameters="$(one_of true false)" parallel.shard_min_parameters="$(one_of 1 3000 100000)")
 }
 # train RANKS DIRECTORY KEY=VALUE...: the exit code, in code; the output, in log.
 train() {

@@ -120,7 +120,7 @@ std::vector<IndexRange> pieces_of(IndexRange const& all) {
   return pieces;
 }
 
-/// Those of the slice's elements whose values this rank holds.
+/// The elements of the slice whose values this rank holds.
 IndexRange held_elements(ParameterSet const& parameters, Parameter const& parameter) {
   IndexRange const places = parameters.held_places(parameter);
   return {places.begin - parameter.place.begin, places.end - parameter.place.begin};

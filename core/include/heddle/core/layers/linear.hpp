@@ -56,7 +56,7 @@ class Linear {
                  bool accumulate) const;
   Tensor matrix(Tensor const& weights) const { return weights.reshaped({outputs_, inputs_}); }
   void multiply(LayerContext& context, Tensor const& x, Tensor const& y) const;
-  /// That of products with the weights as they are now.
+  /// The one for products with the weights as they are now.
   Gemm& weight_gemm() const {
     return gathered_gemm_ != nullptr && weight_.value.dtype() == DType::bfloat16 ? *gathered_gemm_ : *gemm_;
   }
