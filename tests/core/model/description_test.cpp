@@ -190,10 +190,9 @@ TEST(Description, ErrorsOfALayerNameItsKeyAndPlace) {
                          "there is no layer \"self_atention\"; did you mean self_attention?"));
   EXPECT_THAT(
       refusal("model.encoder_sublayers=[\"pool\"]"),
-      StartsWith(
-          "--set model.encoder_sublayers=[\"pool\"]: model.encoder_sublayers: there is no layer "
-          "\"pool\"; expected one of: self_attention, cross_attention, ssru, average_attention, feed_forward, "
-          "mixture_of_experts, or a layer of a plug-in in plugins.paths"));
+      StartsWith("--set model.encoder_sublayers=[\"pool\"]: model.encoder_sublayers: there is no layer "
+                 "\"pool\"; expected one of: self_attention, cross_attention, ssru, average_attention, feed_forward, "
+                 "mixture_of_experts, or a layer of a plug-in in plugins.paths"));
   EXPECT_THAT(refusal("model.encoder.layer.1.sublayers=[\"cross_attention\"]"),
               StartsWith("--set model.encoder.layer.1.sublayers=[\"cross_attention\"]: model.encoder.layer.1.sublayers "
                          "names cross_attention, but this stack has nothing to attend to besides itself"));
