@@ -23,7 +23,7 @@ TOKENS = 30
 TRANSLATIONS = 500
 
 # CTranslate2 cannot compute them.
-REFUSED = {"umt5", "marian-separate", "phi3", "starcoder2", "mpt", "bloom", "gemma3", "mistral", "qwen2-windows", "olmo2", "gemma2", "gemma2-uncapped", "t5gemma", "t5gemma-widths"}
+REFUSED = {"umt5", "switch", "mixtral", "marian-separate", "phi3", "starcoder2", "mpt", "bloom", "gemma3", "mistral", "qwen2-windows", "olmo2", "gemma2", "gemma2-uncapped", "t5gemma", "t5gemma-widths"}
 
 
 EXTENDED = {"t5", "marian", "nllb", "bart", "llama", "llama-bpe", "gemma2", "bert"}  # and loaded with more pieces

@@ -108,7 +108,7 @@ def train(model, batch):
         adam.step()
         if step == 0:
             parameters = {name: value.detach().clone() for name, value in named() if name in gradients}
-    return losses, gradients, parameters
+    return losses, as_in_files(gradients), as_in_files(parameters)
 
 
 def largest(found, expected):
@@ -122,17 +122,37 @@ def largest(found, expected):
     return difference(name), name
 
 
+def as_in_files(tensors):
+    """The names and shapes of Mixtral's files, which have a tensor for each expert, instead of those in memory."""
+    split = {}
+    for name, value in tensors.items():
+        experts = name.replace(".mlp.", ".block_sparse_moe.")
+        if name.endswith(".mlp.experts.gate_up_proj"):
+            for number, matrix in enumerate(value):
+                for part, half in zip(("w1", "w3"), matrix.chunk(2)):
+                    split[experts.replace("gate_up_proj", f"{number}.{part}.weight")] = half
+        elif name.endswith(".mlp.experts.down_proj"):
+            for number, matrix in enumerate(value):
+                split[experts.replace("down_proj", f"{number}.w2.weight")] = matrix
+        else:
+            split[experts if name.endswith(".mlp.gate.weight") else name] = value
+    return split
+
+
 def uncovered(model, gradients, found):
     """Parameters of transformers that train and that no tensor of Heddle's files stands for, not even a tied one."""
-    values = dict(model.named_parameters(remove_duplicate=False))
+    values = as_in_files(dict(model.named_parameters(remove_duplicate=False)))
     covered = {id(values[name]) for name in found}
     return sorted(name for name in gradients if id(values[name]) not in covered)
 
 
-def settings():
+def settings(model):
     rate = {**{f"optimizer.{key}": value for key, value in ADAM.items()}, "optimizer.name": "adamw",
             "optimizer.weight_decay": WEIGHT_DECAY, "optimizer.clip_norm": 0, "train.label_smoothing": 0,
             "model.dropout": 0, "model.attention_dropout": 0, "model.activation_dropout": 0}
+    stacks = ["encoder", "decoder"] if model.config.is_encoder_decoder else ["decoder"]
+    if any(key.startswith("num_") and key.endswith("experts") for key in model.config.to_dict()):
+        rate.update({f"model.{stack}.mixture_of_experts.load_balance_loss": 0.0 for stack in stacks})
     return [f"{key}={value}" for key, value in rate.items()]
 
 
@@ -142,7 +162,7 @@ def compare(family, build, text, work):
     programs.run(build + "/apps/heddle", "import", theirs, "--out", theirs + ".run")
     batch = Batch(model, special, token_ids(build, theirs, text))
     printed = programs.run(build + "/bench/bench_model_gradients", theirs + ".run", theirs, theirs + ".out", str(STEPS),
-                           *settings(), stdin=batch.text().encode())
+                           *settings(model), stdin=batch.text().encode())
     ours = [float(line) for line in printed.decode().splitlines()]
     losses, gradients, parameters = train(model.double() if IN_FLOAT64 else model, batch)
     ours_gradients, ours_parameters = (safetensors.torch.load_file(f"{theirs}.out/{each}/model.safetensors")

@@ -96,6 +96,16 @@ inline std::vector<Variant> other_variants() {
            std::string(scores_run ? ", score = \"logistic\" }\ncross_attention = { score = \"cubic\" }\n" : " }\n") +
            "[adapter]\nrank = 3\ndropout = 0.2\ntargets = [\"*\"]\n"
            "[optimizer.group.norms]\nparameters = [\"*.norm.*\"]"},
+      {NormPlacement::pre, true,
+       "activation = \"swiglu\"\nactivation_dropout = 0.1\n"
+       "[model.encoder.layer.2]\nsublayers = [\"self_attention\", \"mixture_of_experts\"]\n"
+       "mixture_of_experts = { experts = 4, experts_per_token = 2, scoring = \"softmax\", normalize_weights = false, "
+       "load_balance_loss = 0.2, router_z_loss = 0.1, shared_d_ff = 8 }\n"
+       "[model.decoder.layer.\"3-4\"]\nsublayers = [\"self_attention\", \"cross_attention\", \"mixture_of_experts\"]\n"
+       "mixture_of_experts = { experts = 3, experts_per_token = 1, load_balance_loss = 0.3 }"},
+      {NormPlacement::post, true,
+       "recompute = \"layer\"\n[model.encoder.layer.4]\nsublayers = [\"self_attention\", \"mixture_of_experts\"]\n"
+       "mixture_of_experts = { experts = 4, scoring = \"sigmoid\", capacity_factor = 0.6, load_balance_loss = 0.2 }"},
       // The students of Kim et al. 2019.
       {NormPlacement::post, true,
        "decoder_sublayers = [\"ssru\", \"cross_attention\", \"feed_forward\"]\n"

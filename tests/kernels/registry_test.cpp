@@ -2,6 +2,7 @@
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/embedding.hpp>
+#include <heddle/core/operations/expert_routing.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
@@ -67,6 +68,7 @@ TEST_F(RegistryTest, EveryImplementationComputesBothTypesOfActivations) {
     expect_support<Embedding>({dtype, DType::float32, 32});
     expect_support<ResidualNorm>({.dtype = dtype, .d_model = 32}, bfloat16_only);
     expect_support<SoftmaxCrossEntropy>({dtype, 96, 96}, bfloat16_only);
+    expect_support<ExpertRouting>({dtype, 8, 2});
     expect_support<TensorOps>({dtype});
     expect_support<TokenRanking>({dtype, 96}, dtype == DType::bfloat16 ? "simd" : "");  // logits are float32
   }

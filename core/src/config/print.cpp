@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <iterator>
@@ -191,7 +192,9 @@ std::map<std::string, std::string> key_values(Config const& config) {
 }
 
 bool is_for_training_only(std::string_view key) {
-  return key.ends_with("dropout") || key.ends_with(".guided_alignment_weight");
+  constexpr std::array options{".guided_alignment_weight", ".load_balance_loss", ".router_z_loss", ".capacity_factor"};
+  return key.ends_with("dropout") ||
+         std::ranges::any_of(options, [&](char const* option) { return key.ends_with(option); });
 }
 
 std::vector<ConfigDifference> differences(Config const& before, Config const& after) {

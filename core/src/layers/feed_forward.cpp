@@ -1,3 +1,5 @@
+#include "feed_forward.hpp"
+
 #include <fmt/format.h>
 
 #include <heddle/core/base/activation_functions.hpp>
@@ -5,19 +7,13 @@
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/layers/linear.hpp>
 #include <heddle/core/layers/registry.hpp>
-#include <heddle/core/operations/activation.hpp>
 
 namespace heddle {
 
-namespace {
-
-/// The activation's function, and whether it is gated, by the name that model.activation gives.
 ActivationProblem activation_problem(DType dtype, std::string const& name) {
   return {dtype, std::string(function_of_activation(name)), is_gated_activation(name)};
 }
 
-/// Selects the kernel. A function that no implementation has is an error of the layer's key; a wrong choice of the
-/// implementation is one of kernels.activation.
 std::shared_ptr<Activation> select_activation(LayerSpec const& spec, ActivationProblem const& problem) {
   try {
     return spec.kernels.select<Activation>(problem);
@@ -35,6 +31,8 @@ std::shared_ptr<Activation> select_activation(LayerSpec const& spec, ActivationP
                       meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant));
   }
 }
+
+namespace {
 
 /// Computes down(dropout(activation(up(x)))) (Vaswani et al. 2017, §3.3) or, where model.activation is gated,
 /// down(dropout(function(gate(x))) ∘ up(x)) (Shazeer 2020): "swiglu" with silu, "geglu" with gelu, "geglu_tanh" with
@@ -131,6 +129,10 @@ LayerTraits feed_forward_traits() {
 }
 
 }  // namespace
+
+std::unique_ptr<Layer> make_feed_forward(LayerSpec const& spec) {
+  return std::make_unique<FeedForward>(spec);
+}
 
 void register_feed_forward(LayerRegistry& registry) {
   registry.add<FeedForward>("feed_forward", feed_forward_traits());

@@ -208,10 +208,14 @@ double width_factor(OptimizerConfig const& config, std::string const& name, bool
   auto const found = stack != config.widths.end() ? stack : std::ranges::max_element(config.widths, {}, width);
   double const more = static_cast<double>(found->second) / static_cast<double>(config.base_width);
   bool const is_table = name == "output.weight" || name.ends_with("embedding.weight");
+  auto const ends_as = [&](std::string_view matrix) {
+    return name.ends_with(fmt::format(".mixture_of_experts.{}.weight", matrix));
+  };
+  bool const is_of_experts = ends_as("gate") || ends_as("up") || ends_as("down");
   if (is_matrix ? over_matrices : name == "encoder.embedding.weight") {
     return 1 / std::sqrt(more);
   }
-  return is_matrix || is_table ? 1 / more : 1;
+  return is_matrix || is_of_experts || is_table ? 1 / more : 1;
 }
 
 ParameterState state_of(UpdateRule const& chosen, RuleDefinition const& rule, Shape const& shape) {

@@ -78,18 +78,77 @@ std::vector<float> transposed(std::vector<float> const& values, std::int64_t row
   return result;
 }
 
+/// Tensors of another system, in which those of a mixture's experts are one tensor [experts, …]: NAME with "[]" for the
+/// number of an expert, where the numbers count from 0 and the shapes are equal.
+class JoinedExperts final : public ForeignTensors {
+ public:
+  JoinedExperts(ForeignTensors const& from, Family const& family) : from_(from), tensors_(from.tensors()) {
+    std::map<std::string, std::map<std::int64_t, std::string>> found;
+    for (auto const& [name, tensor] : from.tensors()) {
+      if (auto const expert = expert_tensor(family, name)) {
+        found[expert->joined][expert->expert] = name;
+      }
+    }
+    for (auto const& [joined, experts] : found) {
+      ForeignTensor const& first = from.tensors().at(experts.begin()->second);
+      bool const fits = experts.begin()->first == 0 && experts.rbegin()->first + 1 == std::ssize(experts) &&
+                        std::ranges::all_of(experts, [&](auto const& expert) {
+                          return from.tensors().at(expert.second).shape == first.shape;
+                        });
+      if (fits) {
+        join(joined, first, experts);
+      }
+    }
+  }
+
+  std::map<std::string, ForeignTensor> const& tensors() const override { return tensors_; }
+  void read(std::string const& name, IndexRange const& elements, std::span<float> into) const override {
+    auto const found = experts_.find(name);
+    if (found == experts_.end()) {
+      from_.read(name, elements, into);
+      return;
+    }
+    std::int64_t const size = from_.tensors().at(found->second.front()).elements();
+    for (std::int64_t begin = elements.begin; begin < elements.end;) {
+      std::int64_t const expert = begin / size;
+      std::int64_t const end = std::min(elements.end, (expert + 1) * size);
+      auto const place =
+          into.subspan(static_cast<std::size_t>(begin - elements.begin), static_cast<std::size_t>(end - begin));
+      from_.read(found->second.at(static_cast<std::size_t>(expert)), {begin - expert * size, end - expert * size},
+                 place);
+      begin = end;
+    }
+  }
+
+ private:
+  void join(std::string const& joined, ForeignTensor const& first, std::map<std::int64_t, std::string> const& experts) {
+    ForeignTensor whole = first;
+    whole.shape.insert(whole.shape.begin(), std::ssize(experts));
+    std::vector<std::string>& names = experts_[joined];
+    for (auto const& [number, name] : experts) {
+      names.push_back(name);
+      tensors_.erase(name);
+    }
+    tensors_[joined] = std::move(whole);
+  }
+
+  ForeignTensors const& from_;
+  std::map<std::string, ForeignTensor> tensors_;
+  std::map<std::string, std::vector<std::string>> experts_;  ///< the names of a joined tensor's experts, in their order
+};
+
 }  // namespace
 
 ImportedTensors::ImportedTensors(ForeignTensors const& from, ExchangedModel const& model,
                                  std::vector<StreamedTensor> tensors)
-    : from_(from), model_(model) {
+    : from_(std::make_shared<JoinedExperts>(from, model.family)), model_(model) {
   tensors_ = std::move(tensors);
   std::map<std::string, std::map<int, std::int64_t>> rows;  // of the parts of each of their tensors
   for (StreamedTensor const& tensor : tensors_) {
     Source& source = sources_.emplace_back(Source{origin_of(model.family, model.ours, tensor.name)});
     source.origin.older.insert(source.origin.older.begin(), source.origin.name);
     for (std::string& name : source.origin.older) {
-      name = present_name(model.family, from, name);
+      name = present_name(model.family, *from_, name);
     }
     std::erase(source.origin.older, "");
     if (!source.origin.older.empty()) {
@@ -124,13 +183,13 @@ void ImportedTensors::require_fit() const {
     for (std::string const& name : source.origin.older) {
       bool const needless = name == model_.family.tables.shared;  // each stack has a table of its own
       if (!used.contains(name) && copies.insert(name).second && !needless &&
-          !are_equal(from_, name, source.origin.name)) {
+          !are_equal(*from_, name, source.origin.name)) {
         note(fmt::format("the tensor {} is not the copy of {} that a {} model with this config.json has", name,
                          source.origin.name, model_.family.model_type));
       }
     }
   }
-  for (auto const& [name, tensor] : from_.tensors()) {
+  for (auto const& [name, tensor] : from_->tensors()) {
     if (!used.contains(name) && !copies.contains(name) && !is_ignored(model_.family, name)) {
       note(fmt::format("unexpected tensor {}: a {} model with this config.json has no such parameter", name,
                        model_.family.model_type));
@@ -149,8 +208,8 @@ std::string ImportedTensors::shape_problem(StreamedTensor const& tensor, Source 
   if (name.empty()) {
     return "";
   }
-  auto const found = from_.tensors().find(name);
-  if (found == from_.tensors().end()) {
+  auto const found = from_->tensors().find(name);
+  if (found == from_->tensors().end()) {
     return fmt::format(
         "there is no tensor {}, of which the parameter {} would be made; {} must belong to these weights, and the "
         "model must have been saved with its head, as {}",
@@ -170,7 +229,7 @@ void ImportedTensors::read_transposed(Source const& source, std::vector<std::int
   std::vector<float> strip(static_cast<std::size_t>(rows.count()));
   for (std::int64_t column = 0; column < columns; ++column) {
     std::int64_t const begin = column * source.rows + source.rows_before + rows.begin;
-    from_.read(source.origin.name, {begin, begin + rows.count()}, strip);
+    from_->read(source.origin.name, {begin, begin + rows.count()}, strip);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       std::int64_t const element = row * columns + column;
       if (element >= elements.begin && element < elements.end) {
@@ -189,8 +248,8 @@ void ImportedTensors::read_rows(Source const& source, std::vector<std::int64_t> 
     std::int64_t const end = group == 0 ? elements.end : std::min(elements.end, (begin / group + 1) * group);
     std::int64_t const theirs = group == 0 ? begin + (change.skipped_rows + source.rows_before) * columns
                                            : (begin / group * change.parts + change.part) * group + begin % group;
-    from_.read(source.origin.name, {theirs, theirs + end - begin},
-               into.subspan(static_cast<std::size_t>(begin - elements.begin), static_cast<std::size_t>(end - begin)));
+    from_->read(source.origin.name, {theirs, theirs + end - begin},
+                into.subspan(static_cast<std::size_t>(begin - elements.begin), static_cast<std::size_t>(end - begin)));
     begin = end;
   }
 }
@@ -234,6 +293,14 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
       }
       continue;
     }
+    if (std::size_t const hole = name.find("[]"); hole != name.npos) {
+      std::vector<std::int64_t> const shape(tensor.shape.begin() + 1, tensor.shape.end());
+      for (std::int64_t expert = 0; expert < tensor.shape.front(); ++expert) {
+        std::string numbered = name;
+        exported.push_back({numbered.replace(hole, 2, std::to_string(expert)), shape, {{tensor.name, change, expert}}});
+      }
+      continue;
+    }
     auto const [place, added] = places.try_emplace(name, exported.size());
     if (added) {
       exported.push_back({name, {}, {}});
@@ -258,11 +325,13 @@ void read_exported(Checkpoint const& checkpoint, ExportedTensor const& tensor, E
                    std::function<void(std::span<float const>)> const& write) {
   TensorChange const& form = tensor.parts.front().change;
   std::vector<float> whole;  // of a tensor whose rows are our columns, or alternate between the parts
-  for (auto const& [parameter, change] : tensor.parts) {
+  for (auto const& [parameter, change, expert] : tensor.parts) {
     TensorInfo const& info = checkpoint.tensor(parameter);
     write(std::vector<float>(static_cast<std::size_t>(change.skipped_rows * columns_of(info.shape))));
-    std::int64_t left = own_elements(info.shape, change);
-    for (TensorSlice const& slab : slabs_of(info)) {
+    std::int64_t left = expert ? product(tensor.shape) : own_elements(info.shape, change);
+    std::vector<TensorSlice> const slabs =
+        expert ? std::vector<TensorSlice>{{.name = info.name, .ranges = {{*expert, *expert + 1}}}} : slabs_of(info);
+    for (TensorSlice const& slab : slabs) {
       std::vector<float> values = checkpoint.read(slab);
       leave_out(values, left, parameter, change);
       double const scale = scale_of(change, model);

@@ -31,8 +31,8 @@ bool has_ssru(ModelConfig const& model) {
 bool has_average_attention(ModelConfig const& model) {
   return has_sublayer(model, "average_attention");
 }
-std::int64_t width_of(ModelConfig const& model) {
-  return model.d_ff;
+std::string width_of(ModelConfig const& model) {
+  return std::to_string(model.d_ff);
 }
 
 /// A row vector, [1, columns].

@@ -99,6 +99,51 @@ Family mistral() {
   return family;
 }
 
+LayerOptions experts_of(ModelConfig const& model) {
+  return layer_options(model.decoder, "decoder", -1, "mixture_of_experts");
+}
+std::string all_experts(ModelConfig const& model) {
+  return std::to_string(experts_of(model).integer("experts", 8));
+}
+std::string experts_per_token(ModelConfig const& model) {
+  return std::to_string(experts_of(model).integer("experts_per_token", 2));
+}
+std::string sums_to_one(ModelConfig const& model) {
+  return experts_of(model).integer("experts_per_token", 2) > 1 ? "true" : "false";
+}
+std::string always_softmax(ModelConfig const& /*model*/) {
+  return "softmax";
+}
+
+/// Mixtral (Jiang et al. 2024): Mistral with a mixture of experts in each layer, whose weights sum to 1.
+Family mixtral() {
+  Family family = mistral();
+  family.model_type = "mixtral";
+  family.architecture = "MixtralForCausalLM";
+  family.settings.emplace_back("model.decoder_sublayers=[\"self_attention\", \"mixture_of_experts\"]");
+  std::string const options = "model.decoder.mixture_of_experts.";
+  for (KeyRule& rule : family.keys) {
+    rule.absent = rule.theirs == "rms_norm_eps"              ? "1e-5"
+                  : rule.theirs == "max_position_embeddings" ? "131072"
+                                                             : rule.absent;
+  }
+  family.keys.push_back({"num_local_experts", options + "experts", "8", {}, 0, all_experts});
+  family.keys.push_back({"num_experts_per_tok", options + "experts_per_token", "2", {}, 0, experts_per_token});
+  family.keys.push_back({"heddle.normalize_weights", options + "normalize_weights", "true", {}, 0, sums_to_one, never});
+  family.keys.push_back({"heddle.scoring", options + "scoring", "\"softmax\"", {}, 0, always_softmax, never});
+  std::erase_if(family.tensors,
+                [](TensorRule const& rule) { return rule.ours.find("feed_forward") != rule.ours.npos; });
+  std::string const theirs = "model.layers.{}.";
+  std::string const ours = "decoder.layers.{}.mixture_of_experts";
+  add(family.tensors, theirs + "post_attention_layernorm", ours + ".norm");
+  family.tensors.push_back({theirs + "block_sparse_moe.gate.weight", ours + ".router.weight"});
+  for (auto const& [name, projection] : {std::pair{"w1", ".gate"}, {"w3", ".up"}, {"w2", ".down"}}) {
+    family.tensors.push_back(
+        {theirs + "block_sparse_moe.experts.[]." + name + ".weight", ours + projection + ".weight"});
+  }
+  return family;
+}
+
 /// Phi-3 (Abdin et al. 2024): Mistral with joined projections.
 Family phi3() {
   Family family = llama("phi3", "Phi3ForCausalLM");
@@ -263,6 +308,7 @@ std::vector<Family> decoder_families() {
   return {gpt2(),
           llama("llama", "LlamaForCausalLM"),
           mistral(),
+          mixtral(),
           qwen("qwen2", "Qwen2ForCausalLM"),
           qwen("qwen3", "Qwen3ForCausalLM"),
           llama("olmo2", "Olmo2ForCausalLM"),

@@ -18,7 +18,7 @@ using Names = ProjectionNames;
 /// T5 v1.0 multiplies the decoder's output by d_model^-0.5; here the last norm does.
 double scale_of_t5(json::object const& config) {
   json::value const& type = config.at("model_type");
-  bool const scaled = (type == "t5" || type == "umt5") &&
+  bool const scaled = (type == "t5" || type == "umt5" || type == "switch_transformers") &&
                       flag_at(config, "scale_decoder_outputs", flag_at(config, "tie_word_embeddings", true));
   json::value const* const width = find_key(config, "d_model");
   return scaled ? 1 / std::sqrt(width == nullptr ? 512 : width->to_number<double>()) : 1;
@@ -169,6 +169,47 @@ Family t5(std::string_view model_type, std::string_view architecture) {
   return family;
 }
 
+template <StackMember stack>
+std::string experts_in(ModelConfig const& model) {
+  return std::to_string(layer_options(model.*stack, "", -1, "mixture_of_experts").integer("experts", 8));
+}
+
+/// Switch Transformers (Fedus et al. 2021): T5 with mixtures of experts in some layers, each token in one expert. Here
+/// no expert drops tokens; transformers drops those beyond expert_capacity in a sequence.
+Family switch_transformers() {
+  Family family = t5("switch_transformers", "SwitchTransformersForConditionalGeneration");
+  for (KeyRule& rule : family.keys) {
+    rule.absent = rule.theirs == "d_model" ? "768" : rule.theirs == "d_ff" ? "2048" : rule.absent;
+    rule.absent = rule.theirs == "num_layers" || rule.theirs == "num_heads" ? "12" : rule.absent;
+    if (rule.theirs == "feed_forward_proj") {
+      rule = {"dense_act_fn", "model.activation", "\"relu\"", plain_activations()};
+    }
+  }
+  family.keys.push_back(
+      {"num_experts", "model.encoder.mixture_of_experts.experts", "8", {}, 0, experts_in<&ModelConfig::encoder>});
+  family.keys.push_back(
+      {"num_experts", "model.decoder.mixture_of_experts.experts", "8", {}, 0, experts_in<&ModelConfig::decoder>});
+  family.keys.push_back(fixed("router_bias", "false"));
+  family.settings.insert(family.settings.end(), {"model.encoder.mixture_of_experts.experts_per_token=1",
+                                                 "model.decoder.mixture_of_experts.experts_per_token=1"});
+  family.mixtures = {{"encoder", "num_sparse_encoder_layers", 3}, {"decoder", "num_sparse_decoder_layers", 3}};
+  std::string const dense = "DenseReluDense";
+  for (TensorRule& rule : family.tensors) {
+    if (std::size_t const place = rule.theirs.find(dense); place != rule.theirs.npos) {
+      rule.theirs.replace(place, dense.size(), "mlp");
+    }
+  }
+  for (std::string const stack : {"encoder", "decoder"}) {
+    std::string const theirs = stack + ".block.{}.layer." + (stack == "decoder" ? "2." : "1.");
+    std::string const ours = stack + ".layers.{}.mixture_of_experts.";
+    family.tensors.push_back({theirs + "layer_norm.weight", ours + "norm.weight"});
+    family.tensors.push_back({theirs + "mlp.router.classifier.weight", ours + "router.weight"});
+    family.tensors.push_back({theirs + "mlp.experts.expert_[].wi.weight", ours + "up.weight"});
+    family.tensors.push_back({theirs + "mlp.experts.expert_[].wo.weight", ours + "down.weight"});
+  }
+  return family;
+}
+
 /// The names of fairseq (Ott et al. 2019), as transformers has them.
 Rules tensors_of_fairseq(bool computed_positions, TableNames const& tables) {
   Rules rules{{"final_logits_bias", "output.bias", {.one_row = true}}};
@@ -275,6 +316,7 @@ std::vector<Family> encoder_decoder_families() {
       t5("t5", "T5ForConditionalGeneration"),
       t5("mt5", "MT5ForConditionalGeneration"),
       t5("umt5", "UMT5ForConditionalGeneration"),
+      switch_transformers(),
       fairseq("marian", "MarianMTModel", {"model.norm=post", "model.output_bias=true"}),
       fairseq("bart", "BartForConditionalGeneration",
               {"model.norm=post", "model.positions=learned", "model.embedding_norm=true", "model.output_bias=true"}),

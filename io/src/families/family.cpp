@@ -13,6 +13,8 @@
 #include <ranges>
 #include <set>
 
+#include "families/family_tables.hpp"
+
 namespace heddle {
 
 namespace {
@@ -156,6 +158,39 @@ void add_windows(WindowRule const& rule, json::object const& config, std::vector
   }
 }
 
+/// The layers, of so many, that have a mixture of experts.
+std::vector<bool> mixture_layers(std::int64_t layers, std::int64_t count) {
+  std::int64_t const distance = layers / std::max<std::int64_t>(count, 1);
+  std::vector<bool> have;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    have.push_back(distance == 1 || (distance > 1 && layer % distance == 1));
+  }
+  return have;
+}
+
+constexpr char const* mixture = "mixture_of_experts";
+
+/// Adds the sublayers of the layers that have a mixture.
+void add_mixtures(MixtureRule const& rule, Family const& family, json::object const& config,
+                  std::vector<std::string>& settings) {
+  auto const layers = std::ranges::find(family.keys, fmt::format("model.{}_layers", rule.stack), &KeyRule::ours);
+  auto const number = layers == family.keys.end() ? std::nullopt : value_of(*layers, family, config);
+  std::int64_t const total = number && number->is_int64() ? number->get_int64() : 0;
+  if (total > max_foreign_layers) {
+    throw ConfigError("config.json: {} = {} cannot be imported; possible are at most {}", layers->theirs, total,
+                      max_foreign_layers);
+  }
+  std::vector<bool> const have = mixture_layers(total, integer_at(config, rule.count, rule.absent));
+  std::vector<std::string> sublayers = (ModelConfig().*stack_kind(rule.stack).config).sublayers;
+  sublayers.back() = mixture;
+  for (std::size_t layer = 0; layer < have.size(); ++layer) {
+    if (have[layer]) {
+      settings.push_back(
+          fmt::format("model.{}.layer.{}.sublayers=[\"{}\"]", rule.stack, layer + 1, fmt::join(sublayers, "\", \"")));
+    }
+  }
+}
+
 /// The value of a key, which is made if it is missing: "a.b" is b in the object a.
 json::value& made_key(json::object& config, std::string_view path) {
   std::size_t const dot = path.find('.');
@@ -191,6 +226,23 @@ void write_windows(WindowRule const& rule, ModelConfig const& model, json::objec
   }
 }
 
+/// Writes the number of layers that have a mixture. Throws ConfigError where no number gives these layers.
+void write_mixtures(MixtureRule const& rule, ModelConfig const& model, json::object& config) {
+  StackMember const stack = stack_kind(rule.stack).config;
+  std::vector<bool> have;
+  for (std::int64_t layer = 0; layer < (model.*stack).layers; ++layer) {
+    have.push_back((layer_config(model, stack, layer).*stack).sublayers.back() == mixture);
+  }
+  for (std::int64_t count = 1; count <= std::ssize(have) + 1; ++count) {  // the last one gives none
+    if (mixture_layers(std::ssize(have), count) == have) {
+      made_key(config, rule.count) = count;
+      return;
+    }
+  }
+  throw ConfigError("model.{}.layer: {} layers have mixtures of experts, which no {} gives", rule.stack,
+                    std::ranges::count(have, true), rule.count);
+}
+
 /// Our value of a key: of its stack, else of [model]; nothing for an option that is not set.
 std::optional<std::string> our_value(std::map<std::string, std::string> const& values, std::string const& key) {
   if (auto const found = values.find(key); found != values.end()) {
@@ -224,7 +276,7 @@ std::optional<std::string> OurValues::of(std::string const& key) const {
     auto const* const stack = std::ranges::find_if(
         stack_kinds, [&](StackKind const& kind) { return key.starts_with(fmt::format("model.{}.", kind.name)); });
     if (rule != family.keys.end()) {
-      value = std::to_string(rule->unset(stack == stack_kinds.end() ? model : layer_config(model, stack->config, -1)));
+      value = rule->unset(stack == stack_kinds.end() ? model : layer_config(model, stack->config, -1));
     }
   }
   return value;
@@ -334,10 +386,15 @@ void add_unexpressed(Family const& family, Config const& config, json::object co
              return key.starts_with(fmt::format("model.{}.", rule.stack));
            });
   };
+  auto const is_mixture = [&](std::string const& key) {  // so has write_mixtures
+    return key.ends_with(".sublayers") && std::ranges::any_of(family.mixtures, [&](MixtureRule const& rule) {
+             return key.starts_with(fmt::format("model.{}.layer.", rule.stack));
+           });
+  };
   for (std::string const& key : keys) {
     auto const wanted = before.of(key);
     auto const possible = after.of(key);
-    if (!is_free(key) && !is_window(key) && is_used(key) && wanted != possible) {
+    if (!is_free(key) && !is_window(key) && !is_mixture(key) && is_used(key) && wanted != possible) {
       add_obstacle(obstacles, family, key, wanted, possible.value_or("no such key"));
     }
   }
@@ -368,6 +425,9 @@ json::object express(Family const& family, Config const& config, Obstacles& obst
   };
   for (WindowRule const& rule : family.windows) {
     take([&] { write_windows(rule, config.model, made); });
+  }
+  for (MixtureRule const& rule : family.mixtures) {
+    take([&] { write_mixtures(rule, config.model, made); });
   }
   take([&] { add_unexpressed(family, config, made, obstacles); });
   return made;
@@ -434,6 +494,9 @@ std::vector<std::string> settings_of(Family const& family, json::object const& c
   for (WindowRule const& rule : family.windows) {
     take([&] { add_windows(rule, config, settings); });
   }
+  for (MixtureRule const& rule : family.mixtures) {
+    take([&] { add_mixtures(rule, family, config, settings); });
+  }
   if (!problems.empty()) {
     throw ConfigError("{}", fmt::join(problems, "\n  "));
   }
@@ -488,6 +551,22 @@ TensorOrigin origin_of(Family const& family, ModelConfig const& model, std::stri
     return {names.front(), rule.change, {names.begin() + 1, names.end()}, rule.twice};
   }
   throw DataError("models of the family {} have no tensor for the parameter {}", family.model_type, parameter);
+}
+
+std::optional<ExpertTensor> expert_tensor(Family const& family, std::string const& tensor) {
+  auto const is_digit = [](unsigned char letter) { return std::isdigit(letter) != 0; };
+  for (auto begin = std::ranges::find_if(tensor, is_digit); begin != tensor.end();) {
+    auto const end = std::find_if_not(begin, tensor.end(), is_digit);
+    auto const number = parse_number<std::int64_t>(std::string(begin, end));
+    std::string const joined = std::string(tensor.begin(), begin) + "[]" + std::string(end, tensor.end());
+    bool const known = std::ranges::any_of(
+        family.tensors, [&](TensorRule const& rule) { return layer_in(rule.theirs, joined).has_value(); });
+    if (known && number) {
+      return ExpertTensor{joined, *number};
+    }
+    begin = std::find_if(end, tensor.end(), is_digit);
+  }
+  return std::nullopt;
 }
 
 bool is_ignored(Family const& family, std::string const& tensor) {

@@ -32,11 +32,14 @@ inline constexpr char const* shared_inputs_key = "heddle.shared_inputs";  ///< u
 inline constexpr char const* positions_key = "heddle.positions";
 inline constexpr char const* feed_forward_key = "heddle.d_ff";
 
-inline std::int64_t columns_of_head(ModelConfig const& model) {
+inline std::int64_t head_width(ModelConfig const& model) {
   return model.d_model / model.heads;
 }
-inline std::int64_t all_heads(ModelConfig const& model) {
-  return model.heads;
+inline std::string columns_of_head(ModelConfig const& model) {
+  return std::to_string(head_width(model));
+}
+inline std::string all_heads(ModelConfig const& model) {
+  return std::to_string(model.heads);
 }
 inline bool gated(ModelConfig const& model) {
   return is_gated_activation(model.activation);

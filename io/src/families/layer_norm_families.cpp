@@ -106,7 +106,7 @@ bool is_four_times_as_wide(ModelConfig const& model) {
 void add_joined(Rules& rules, std::string const& theirs, std::string const& ours, bool by_head) {
   int part = 0;
   for (std::string const projection : {".q", ".k", ".v"}) {
-    TensorChange const change{.part = part++, .parts = 3, .group = by_head ? columns_of_head : nullptr};
+    TensorChange const change{.part = part++, .parts = 3, .group = by_head ? head_width : nullptr};
     rules.push_back({theirs + ".weight", ours + projection + ".weight", change});
     rules.push_back({theirs + ".bias", ours + projection + ".bias", change});
   }

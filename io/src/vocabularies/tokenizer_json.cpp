@@ -93,7 +93,8 @@ SpecialIds ids_of_bert(json::object const& tokenizer, SpecialTokens const& token
 /// The token that the decoders of a family start from, if its files name none.
 std::optional<std::int32_t> usual_start(json::object const& config, SpecialIds const& ids) {
   std::string const type = text_at(config, "model_type");
-  bool const padding = type == "t5" || type == "mt5" || type == "umt5" || type == "pegasus";
+  bool const padding =
+      type == "t5" || type == "mt5" || type == "umt5" || type == "switch_transformers" || type == "pegasus";
   std::int32_t const id = padding ? ids.padding : type == "mbart" || type == "m2m_100" ? ids.end : SpecialIds::absent;
   return id == SpecialIds::absent ? std::nullopt : std::optional(id);
 }

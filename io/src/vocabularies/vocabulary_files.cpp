@@ -50,11 +50,11 @@ enum class Kind : std::uint8_t { t5, pegasus, marian, fairseq, plain };
 Kind kind_of(Family const& family) {
   std::string_view const type = family.model_type;
   constexpr std::array fairseq{"mbart", "m2m_100", "xlm-roberta", "camembert"};
-  return type == "t5" || type == "mt5" || type == "umt5"     ? Kind::t5
-         : type == "pegasus"                                 ? Kind::pegasus
-         : type == "marian"                                  ? Kind::marian
-         : std::ranges::find(fairseq, type) != fairseq.end() ? Kind::fairseq
-                                                             : Kind::plain;
+  return type == "t5" || type == "mt5" || type == "umt5" || type == "switch_transformers" ? Kind::t5
+         : type == "pegasus"                                                              ? Kind::pegasus
+         : type == "marian"                                                               ? Kind::marian
+         : std::ranges::find(fairseq, type) != fairseq.end()                              ? Kind::fairseq
+                                                                                          : Kind::plain;
 }
 
 /// The SentencePiece model of a kind; families of the kind Marian have one for each side.

@@ -189,11 +189,10 @@ TEST(Description, ErrorsOfALayerNameItsKeyAndPlace) {
               StartsWith("--set model.encoder.layer.1.sublayers=[\"self_atention\"]: model.encoder.layer.1.sublayers: "
                          "there is no layer \"self_atention\"; did you mean self_attention?"));
   EXPECT_THAT(
-      refusal("model.encoder_sublayers=[\"mixture\"]"),
-      StartsWith(
-          "--set model.encoder_sublayers=[\"mixture\"]: model.encoder_sublayers: there is no layer "
-          "\"mixture\"; expected one of: self_attention, cross_attention, ssru, average_attention, feed_forward, "
-          "or a layer of a plug-in in plugins.paths"));
+      refusal("model.encoder_sublayers=[\"pool\"]"),
+      StartsWith("--set model.encoder_sublayers=[\"pool\"]: model.encoder_sublayers: there is no layer "
+                 "\"pool\"; expected one of: self_attention, cross_attention, ssru, average_attention, feed_forward, "
+                 "mixture_of_experts, or a layer of a plug-in in plugins.paths"));
   EXPECT_THAT(refusal("model.encoder.layer.1.sublayers=[\"cross_attention\"]"),
               StartsWith("--set model.encoder.layer.1.sublayers=[\"cross_attention\"]: model.encoder.layer.1.sublayers "
                          "names cross_attention, but this stack has nothing to attend to besides itself"));

@@ -167,11 +167,11 @@ TEST_F(NewOperationTest, AListOfOperationsNamesEachOnce) {
   Registries registries = registries_;
   registries.kernels.of<Gemm>();
   Config const config = parse_config("", "run.toml", {"kernels.product=auto"});
-  EXPECT_EQ(
-      message_of<ConfigError>([&] { registries.kernels.require_known(config.kernels); }),
-      "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, "
-      "attention, divergence, embedding, gemm, guided_alignment, recurrence, residual_norm, softmax_cross_entropy, "
-      "tensor_ops, token_ranking, update, negation, or an operation of a plug-in in plugins.paths");
+  EXPECT_EQ(message_of<ConfigError>([&] { registries.kernels.require_known(config.kernels); }),
+            "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, "
+            "attention, divergence, embedding, expert_routing, gemm, guided_alignment, recurrence, residual_norm, "
+            "softmax_cross_entropy, tensor_ops, token_ranking, update, negation, or an operation of a plug-in in "
+            "plugins.paths");
 }
 
 TEST_F(NewOperationTest, ItIsListedWithItsOrigin) {

@@ -135,6 +135,9 @@ TEST(UpdateRules, AWiderModelHasTheRatesOfItsBase) {
   EXPECT_EQ(factor("encoder.layers.0.self_attention.q.weight", true, "muon"), 0.5);
   EXPECT_EQ(factor("encoder.layers.3.self_attention.q.weight", true), 0.1 * 0.25) << "of its group's factor";
   EXPECT_EQ(factor("decoder.layers.0.feed_forward.up.weight", true), 0.0625);
+  EXPECT_EQ(factor("encoder.layers.0.mixture_of_experts.up.weight", false), 0.25);
+  EXPECT_EQ(factor("encoder.layers.0.mixture_of_experts.up.weight", false, "muon"), 0.25) << "of the rest's rule";
+  EXPECT_EQ(factor("encoder.layers.0.mixture_of_experts.norm.weight", false), 1);
   EXPECT_EQ(factor("encoder.layers.0.norm.weight", false), 1);
   EXPECT_EQ(factor("encoder.layers.0.self_attention.q.bias", false, "muon"), 1);
   EXPECT_EQ(factor("encoder.embedding.weight", false), 0.5);

@@ -23,6 +23,11 @@ Config config_of(Task task, Variant const& variant, Layout const& layout) {
   if (task == Task::continuation) {
     config.model.stacks = {"decoder"};
     std::erase(config.model.decoder.sublayers, "cross_attention");
+    for (LayerOverride& some : config.model.decoder.overrides) {
+      if (auto const own = some.settings.find("sublayers"); own != some.settings.end()) {
+        std::erase(std::get<std::vector<std::string>>(own->second.value), "cross_attention");
+      }
+    }
     config.model.decoder.settings.erase("tied_layers");
     std::erase_if(config.model.decoder.settings, [](auto const& entry) { return entry.first.starts_with("cross_"); });
   }

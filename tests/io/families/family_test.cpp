@@ -388,7 +388,8 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
                   {"short", "g", {.added_rows = 1}},
                   {"row", "h", {.one_row = true, .added_rows = 2, .added_value = -9}},
                   {"turned and fused", "i", {.transposed = true, .part = 0, .parts = 2}},
-                  {"turned and fused", "j", {.transposed = true, .part = 1, .parts = 2}}}};
+                  {"turned and fused", "j", {.transposed = true, .part = 1, .parts = 2}},
+                  {"block.{}.expert_[].w", "layers.{}.k"}}};
   ModelConfig const model;
   json::object const theirs;
   NumberedTensors const source({{"turned", {{2, 3}, "float32"}},
@@ -397,7 +398,9 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
                                 {"scaled", {{1, 4}, "float32"}},
                                 {"short", {{2, 2}, "float32"}},
                                 {"row", {{1, 3}, "float32"}},
-                                {"turned and fused", {{3, 4}, "float32"}}});
+                                {"turned and fused", {{3, 4}, "float32"}},
+                                {"block.4.expert_0.w", {{2, 2}, "float32"}},
+                                {"block.4.expert_1.w", {{2, 2}, "float32"}}});
   ImportedTensors tensors(source, {family, model, theirs},
                           {{"a", {3, 2}},
                            {"b", {2, 2}},
@@ -408,7 +411,8 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
                            {"g", {3, 2}},
                            {"h", {5}},
                            {"i", {2, 3}},
-                           {"j", {2, 3}}});
+                           {"j", {2, 3}},
+                           {"layers.4.k", {2, 2, 2}}});
   EXPECT_EQ(read(tensors, 0, {0, 6}), (std::vector<float>{0, 3, 1, 4, 2, 5}));
   EXPECT_EQ(read(tensors, 0, {1, 4}), (std::vector<float>{3, 1, 4}));
   EXPECT_EQ(read(tensors, 1, {0, 4}), (std::vector<float>{0, 1, 2, 3}));
@@ -421,6 +425,9 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
   EXPECT_EQ(read(tensors, 7, {0, 5}), (std::vector<float>{0, 1, 2, -9, -9}));
   EXPECT_EQ(read(tensors, 8, {0, 6}), (std::vector<float>{0, 4, 8, 1, 5, 9}));
   EXPECT_EQ(read(tensors, 9, {1, 4}), (std::vector<float>{6, 10, 3}));
+  EXPECT_EQ(read(tensors, 10, {0, 8}), (std::vector<float>{0, 1, 2, 3, 0, 1, 2, 3}));
+  EXPECT_EQ(read(tensors, 10, {2, 7}), (std::vector<float>{2, 3, 0, 1, 2})) << "of two experts";
+  EXPECT_EQ(read(tensors, 10, {5, 6}), (std::vector<float>{1}));
 
   TemporaryDirectory const directory;
   CheckpointContents contents;
@@ -429,7 +436,7 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
   Checkpoint const checkpoint = Checkpoint::open(store.commit(Communicator::self(), contents, tensors, 1).directory);
   EXPECT_EQ(checkpoint.contents().origin, contents.origin);
   std::vector<ExportedTensor> const exported = exported_tensors(checkpoint, {family, model, theirs});
-  ASSERT_EQ(exported.size(), 7U);
+  ASSERT_EQ(exported.size(), 9U);
   std::map<std::string, std::vector<float>> values;
   for (ExportedTensor const& tensor : exported) {
     read_exported(checkpoint, tensor, {family, model, theirs}, [&](std::span<float const> elements) {
@@ -443,6 +450,65 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
   EXPECT_EQ(values["short"], (std::vector<float>{0, 1, 2, 3}));
   EXPECT_EQ(values["row"], (std::vector<float>{0, 1, 2}));
   EXPECT_EQ(values["turned and fused"], (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(values["block.4.expert_0.w"], (std::vector<float>{0, 1, 2, 3}));
+  EXPECT_EQ(values["block.4.expert_1.w"], (std::vector<float>{0, 1, 2, 3}));
+}
+
+TEST(ExchangedTensors, AreExpertsOnlyWhereTheirNumbersAndShapesAreComplete) {
+  Family const family{
+      .model_type = "made up", .architecture = "", .settings = {}, .keys = {}, .tensors = {{"experts.[].w", "ours"}}};
+  ModelConfig const model;
+  json::object const theirs;
+  auto const refusal = [&](std::map<std::string, ForeignTensor> const& tensors) {
+    NumberedTensors const source(tensors);
+    return message_of<DataError>([&] {
+      ImportedTensors const made(source, {family, model, theirs}, {{"ours", {2, 3}}});
+    });
+  };
+  ForeignTensor const row{{3}, "float32"};
+  EXPECT_EQ(refusal({{"experts.0.w", row}, {"experts.1.w", row}}), "");
+  expect_contains(refusal({{"experts.0.w", row}, {"experts.2.w", row}}), "there is no tensor experts.[].w");
+  expect_contains(refusal({{"experts.0.w", row}, {"experts.1.w", {{4}, "float32"}}}), "unexpected tensor experts.1.w");
+  expect_contains(refusal({{"experts.0.w", row}, {"experts.1.w", row}, {"experts.2.w", row}}), "[3, 3]");
+}
+
+TEST(Family, LayersWithMixturesAreThoseOfTransformers) {
+  Family const& family = family_named("switch_transformers");
+  auto const with_mixtures = [&](std::int64_t layers, std::int64_t count) {
+    Config const config = config_of(family, {{"num_layers", layers}, {"num_sparse_encoder_layers", count}});
+    std::vector<std::int64_t> found;
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      ModelConfig const keys = layer_config(config.model, &ModelConfig::encoder, layer);
+      if (keys.encoder.sublayers.back() == "mixture_of_experts") {
+        found.push_back(layer);
+      }
+    }
+    json::object const made = config_json(family, config);
+    EXPECT_EQ(config_of(family, made).model, config.model) << layers << ", " << count;
+    return found;
+  };
+  EXPECT_THAT(with_mixtures(12, 6), ElementsAre(1, 3, 5, 7, 9, 11));
+  EXPECT_THAT(with_mixtures(12, 3), ElementsAre(1, 5, 9));
+  EXPECT_THAT(with_mixtures(3, 3), ElementsAre(0, 1, 2));
+  EXPECT_THAT(with_mixtures(3, 1), ElementsAre(1));
+  std::vector<std::string> settings = settings_of(family, {{"num_layers", 4}, {"num_sparse_encoder_layers", 2}});
+  settings.emplace_back("model.encoder.layer.3.sublayers=[\"self_attention\", \"mixture_of_experts\"]");
+  expect_config_error([&] { config_json(family, parse_config("", "test", settings)); },
+                      "3 layers have mixtures of experts, which no num_sparse_encoder_layers gives");
+}
+
+TEST(Family, AMixtureThatTheFamilyCannotHaveIsRefusedByKey) {
+  Family const& mixtral = family_named("mixtral");
+  auto const refusal = [&](std::string const& setting) {
+    std::vector<std::string> settings = settings_of(mixtral, {{"num_hidden_layers", 2}});
+    settings.push_back("model.decoder.mixture_of_experts." + setting);
+    return message_of<ConfigError>([&] { config_json(mixtral, parse_config("", "test", settings)); });
+  };
+  EXPECT_EQ(refusal("load_balance_loss=0.1"), "");
+  EXPECT_EQ(refusal("normalize_weights=true"), "");
+  expect_contains(refusal("normalize_weights=false"), "mixture_of_experts.normalize_weights = false");
+  expect_contains(refusal("scoring=sigmoid"), "mixture_of_experts.scoring");
+  expect_contains(refusal("shared_d_ff=8"), "mixture_of_experts.shared_d_ff");
 }
 
 TEST(ExchangedTensors, MustFitTheModel) {

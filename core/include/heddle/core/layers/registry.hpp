@@ -54,6 +54,7 @@ class LayerRegistry : public ComponentRegistry<Layer, LayerTraits> {
 };
 
 void register_feed_forward(LayerRegistry& registry);
+void register_mixture_of_experts(LayerRegistry& registry);
 void register_token_embedding(LayerRegistry& registry);
 
 }  // namespace heddle

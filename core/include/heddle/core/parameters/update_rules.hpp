@@ -31,8 +31,8 @@ UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& 
 
 /// The factor of a parameter's learning rate with optimizer.base_width, so that a step changes what layers compute by
 /// as much as in a model of that width (Yang et al. 2022, Everett et al. 2024). Where d_model is m times the base: 1 /
-/// m for matrices of layers and for tables that may be the output's; 1 / √m for matrices whose rule is one over
-/// matrices and for the encoder's own table, whose rows are multiplied by √d_model; otherwise 1.
+/// m for matrices of layers, experts' among them, and for tables that may be the output's; 1 / √m for matrices whose
+/// rule is one over matrices and for the encoder's own table, whose rows are multiplied by √d_model; otherwise 1.
 double width_factor(OptimizerConfig const& config, std::string const& name, bool is_matrix, bool over_matrices);
 
 /// The state of a parameter of that shape, which the rule updates.

@@ -6,6 +6,8 @@
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/families/family.hpp>
 #include <heddle/io/formats/foreign_tensors.hpp>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +46,7 @@ class ImportedTensors final : public OneRankTensors {
   void read_transposed(Source const& source, std::vector<std::int64_t> const& shape, IndexRange const& elements,
                        std::span<float> into) const;
 
-  ForeignTensors const& from_;
+  std::shared_ptr<ForeignTensors const> from_;  ///< with the tensors of a mixture's experts joined
   ExchangedModel model_;
   std::vector<Source> sources_;  ///< of tensors_
 };
@@ -54,6 +56,7 @@ struct ExportedTensor {
   struct Part {
     std::string parameter;
     TensorChange change;
+    std::optional<std::int64_t> expert = {};  ///< only this index of the parameter's first axis
   };
   std::string name;
   std::vector<std::int64_t> shape;

@@ -6,6 +6,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/formats/foreign_tensors.hpp>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,11 +25,11 @@ struct KeyRule {
 
   std::string theirs;  ///< "d_model"; alternatives "a|b", an export writes the first; "a.b": b in the object a
   std::string ours;    ///< "model.d_model"; "": we have no such key, and theirs must be one of `values`
-  std::string_view absent = {};                               ///< their value if there is none or null: JSON text, or
-                                                              ///< "@KEY", another key's; "": ours is not set
-  std::vector<Value> values = {};                             ///< empty: a value is the same in both
-  std::int64_t surplus = 0;                                   ///< theirs is that much larger than ours
-  std::int64_t (*unset)(ModelConfig const& model) = nullptr;  ///< ours, an option, if it is not set
+  std::string_view absent = {};                              ///< their value if there is none or null: JSON text, or
+                                                             ///< "@KEY", another key's; "": ours is not set
+  std::vector<Value> values = {};                            ///< empty: a value is the same in both
+  std::int64_t surplus = 0;                                  ///< theirs is that much larger than ours
+  std::string (*unset)(ModelConfig const& model) = nullptr;  ///< ours, an option, if it is not set
   /// The models for which an export writes the key; null: all, but none for an "a.b" that has no key of ours.
   bool (*written)(ModelConfig const& model) = nullptr;
   bool null_is_zero = false;  ///< a null of theirs, unlike a missing key, is 0, or an option that is not set
@@ -45,6 +46,14 @@ struct WindowRule {
   /// The key of these layers' rotary_base, alternatives "a|b", of which an export writes the last; "": they have the
   /// model's.
   std::string_view rotary_base = {};
+};
+
+/// The layers of a stack whose last sublayer is a mixture of experts. With n of them among `layers` layers the distance
+/// is layers / n, and the first is the second layer (Switch Transformers in transformers; 0 counts as 1).
+struct MixtureRule {
+  std::string_view stack;  ///< ours
+  std::string_view count;  ///< the key of n
+  std::int64_t absent = 0;
 };
 
 /// Names of a family's tables of tokens; "": it has no such tensor. Files may have copies of one table under several of
@@ -72,7 +81,8 @@ struct TensorChange {
   double (*scale)(boost::json::object const& config) = nullptr;  ///< of config.json; null: 1
 };
 
-/// A tensor of theirs and a parameter of ours; "{}" stands for the number of a layer.
+/// A tensor of theirs and a parameter of ours; "{}" stands for the number of a layer. "[]" in theirs stands for the
+/// number of an expert: they have a tensor for each index of ours' first axis.
 struct TensorRule {
   /// "": they have none, and ours must be 0. Alternatives "a|b": the first that a file has is read, and others that it
   /// has, unless they are other parameters' tensors, must be copies of it. An export writes the first.
@@ -95,6 +105,7 @@ struct Family {
   /// Puts into config.json what only the tensors say, before the keys are read; null: nothing.
   void (*complete)(boost::json::object& config, ForeignTensors const& tensors) = nullptr;
   std::vector<WindowRule> windows = {};
+  std::vector<MixtureRule> mixtures = {};
   TableNames tables = {};
   std::string_view optional_prefix = {};    ///< of tensors' names; files of the model without its head lack it
   std::int64_t first_layer = 0;             ///< the number of their first layer
@@ -147,6 +158,13 @@ struct TensorOrigin {
 };
 /// The origin of our parameter of this name. Throws DataError if the family has none.
 TensorOrigin origin_of(Family const& family, ModelConfig const& model, std::string const& parameter);
+/// A tensor of theirs that is one expert's part of a parameter of ours.
+struct ExpertTensor {
+  std::string joined;  ///< its name with "[]" for the number of the expert
+  std::int64_t expert = 0;
+};
+/// Nothing where the tensor is not one expert's.
+std::optional<ExpertTensor> expert_tensor(Family const& family, std::string const& tensor);
 /// Whether an import may leave a tensor of theirs out.
 bool is_ignored(Family const& family, std::string const& tensor);
 
