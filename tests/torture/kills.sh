@@ -58,8 +58,7 @@ recovered() {
                       if (settled == kills || $2 > last) last = $2 }
        $1 == "kill" { at[++kills] = $4; victim[kills] = $3 }' "$1.events" >> figures
 }
-# disturb NAME WHOLE COUNT VICTIM... -- LAUNCHER... -- OPTIONS...; in a pipeline backward passes are split, and
-# replicas divide parameters, which changes no bit.
+# disturb NAME WHOLE COUNT VICTIM... -- LAUNCHER... -- OPTIONS...; in a pipeline backward passes are split, which changes no bit.
 disturb() {
   local name=$1 whole=$2 count=$3 victims=() launcher=() code=0
   shift 3
@@ -68,8 +67,7 @@ disturb() {
   while [ "$1" != -- ]; do launcher+=("$1") && shift; done
   shift
   plan "$name" "$count" "${victims[@]}"
-  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" --set parallel.zero_bubble=true --set parallel.shard_parameters=true \
-    --set parallel.shard_min_parameters=1 -- "${launcher[@]}" env LD_PRELOAD="$points:${LD_PRELOAD:-}" \
+  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" --set parallel.zero_bubble=true -- "${launcher[@]}" env LD_PRELOAD="$points:${LD_PRELOAD:-}" \
     HEDDLE_KILL_PLAN="$PWD/$name.plan" HEDDLE_KILL_EVENTS="$PWD/$name.events" > "$name.log" 2>&1 || code=$?
   recovered "$name" "$code" "$count"
   same "$whole" "$name" "$steps"
@@ -79,11 +77,15 @@ disturb() {
 : > figures
 on=()
 layouts=(data tensor pipeline context)
-for layout in "${layouts[@]}"; do
-  "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml "${training[@]}" --set parallel.$layout=2 --set run.directory=whole_$layout > whole_$layout.log 2>&1 &
+# Replicas divide parameters, except where a run continues with fewer: that adds the norm's squares in another order.
+sharded=(--set parallel.shard_parameters=true --set parallel.shard_min_parameters=1)
+for layout in "${layouts[@]}" power; do
+  of_layout=("${sharded[@]}" --set "parallel.$layout=2")
+  [ "$layout" != power ] || of_layout=(--set parallel.data=2)
+  "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml "${training[@]}" "${of_layout[@]}" --set run.directory=whole_$layout > whole_$layout.log 2>&1 &
 done
 wait
-for layout in "${layouts[@]}"; do
+for layout in "${layouts[@]}" power; do
   [ -e "$(state whole_$layout $steps)/MANIFEST.json" ] || { cp whole_$layout.log log; fail "the undisturbed run of $layout ended early"; }
 done
 
@@ -94,18 +96,18 @@ kill_hosts() {
   for number in $(seq $(((kills + 79) / 80))); do
     layout=${layouts[$((number % ${#layouts[@]}))]}
     disturb "hosts_$number" "whole_$layout" $((kills < at_once ? kills : at_once)) host -- "${over[@]}" -- \
-      --set parallel.$layout=2 --hosts host1:1,host2:1,host3:1 --ranks 2
+      "${sharded[@]}" --set parallel.$layout=2 --hosts host1:1,host2:1,host3:1 --ranks 2
   done
   # Cut links: another host takes the place of the one that is lost, which comes back later.
   for number in $(seq $(((kills + 199) / 200))); do
     layout=${layouts[$(((number + 1) % ${#layouts[@]}))]}
     links=$((kills < 200 ? 1 : at_once))
     disturb "links_$number" "whole_$layout" $links link -- "${over[@]}" -- \
-      --set parallel.$layout=2 --set train.hang_seconds=3 --hosts host1:1,host2:1,host3:1 --ranks 2 --launcher-ends-within 1
+      "${sharded[@]}" --set parallel.$layout=2 --set train.hang_seconds=3 --hosts host1:1,host2:1,host3:1 --ranks 2 --launcher-ends-within 1
     grep -q "after step [0-9]*.*: starting again" "links_$number.log" || { cp "links_$number.log" log; fail "the run was not started again"; }
   done
   # Without spare hosts, fewer data ranks train the same run.
-  disturb power whole_data 1 power -- "${over[@]}" -- --set train.hang_seconds=3 --hosts host1:1,host2:1 --ranks 2,1 --launcher-ends-within 1
+  disturb power whole_power 1 power -- "${over[@]}" -- --set train.hang_seconds=3 --hosts host1:1,host2:1 --ranks 2,1 --launcher-ends-within 1
   grep -Eq "left out, nothing starts there: host[12]" power.log || { cp power.log log; fail "no host was left out"; }
 }
 
@@ -126,7 +128,8 @@ while [ "$left" -gt 0 ]; do
   number=$((number + 1))
   layout=${layouts[$((number % ${#layouts[@]}))]}
   count=$((left < at_once ? left : at_once))
-  disturb "killed_$number" "whole_$layout" "$count" rank0 rank1 rank0 rank1 rank0 rank1 rank1 launcher -- "$HEDDLE_MPIRUN" -np 2 -- --set parallel.$layout=2
+  disturb "killed_$number" "whole_$layout" "$count" rank0 rank1 rank0 rank1 rank0 rank1 rank1 launcher -- "$HEDDLE_MPIRUN" -np 2 -- \
+    "${sharded[@]}" --set parallel.$layout=2
   left=$((left - came))
 done
 if [ -n "$beside" ]; then

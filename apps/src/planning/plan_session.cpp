@@ -170,7 +170,9 @@ void PlanSession::forget_untrusted_times() {
 }
 
 std::vector<LayoutChoice> PlanSession::candidates() const {
-  return list_layouts(config_, model_, settings_.machines, data_->totals().longest, data_->batch_tokens()).layouts;
+  return list_layouts(config_, model_, settings_.machines, data_->totals().longest, data_->batch_tokens(),
+                      undivided_reason(config_, registries_.kernels))
+      .layouts;
 }
 
 MeasuredLayouts PlanSession::measure(std::vector<LayoutChoice> const& layouts) {

@@ -473,9 +473,9 @@ void add_parallel(ConfigTree& tree, ParallelConfig& parallel) {
   keys.free("stage_layers", parallel.stage_layers, between(1, 2 * max_layers), "layers of each stage; []: cut by cost");
   keys.free("shard_optimizer", parallel.shard_optimizer, "data ranks split the optimizer state (ZeRO-1)");
   keys.free("shard_parameters", parallel.shard_parameters,
-            "... and parameters and gradients, gathered layer by layer (ZeRO-3, FSDP)");
+            "data ranks split parameters and gradients, too, gathered layer by layer (ZeRO-3)");
   keys.free("shard_min_parameters", parallel.shard_min_parameters, at_least(1),
-            "shard_parameters: smaller sublayers and tables stay whole");
+            "numbers of a rank's sublayer or table below which it stays whole");
   keys.free("checked", parallel.checked, "compare the ranks' calls before each collective; slow, for debugging");
 }
 

@@ -335,7 +335,9 @@ void MixtureOfExperts::router_backward(LayerContext& context, Activations const&
 std::vector<OptionDescription> mixture_options() {
   using Option = OptionDescription;
   return {{.name = "experts", .meaning = "number of feed-forward networks; default: 8", .min = 1},
-          {.name = "experts_per_token", .meaning = "networks that each token is given to; default: 2", .min = 1},
+          {.name = "experts_per_token",
+           .meaning = "networks that each token is given to; default: 2, or 1 of one expert",
+           .min = 1},
           {.name = "scoring",
            .type = Option::Type::string,
            .meaning = "scores of the experts, from the router's logits; default: softmax",

@@ -71,7 +71,8 @@ PartialSums::PartialSums(ParallelState const& parallel, ParameterSet const& para
       holders = std::max(holders, placement.stages.size());
     }
   }
-  for (OverAxis const& over : over_axes_) {
+  for (OverAxis& over : over_axes_) {
+    std::ranges::sort(over.elements, {}, &IndexRange::begin);
     packed =
         std::max(packed, std::accumulate(over.elements.begin(), over.elements.end(), std::int64_t{0},
                                          [](std::int64_t sum, IndexRange const& each) { return sum + each.count(); }));

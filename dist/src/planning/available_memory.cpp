@@ -76,7 +76,8 @@ struct Sharers {
       "this run does not fit into the memory of {}: {} there need{} {} (parameters {}, gradients {}, optimizer state "
       "{}, kernels {}, activations {}, packs of samples {}, kernels' scratch {}, a margin of {}), and {} are "
       "available. train.micro_batch_tokens lowers the activations and the scratch, train.batch_tokens the packs, "
-      "parallel.tensor and parallel.pipeline divide parameters, parallel.shard_optimizer the optimizer state; other "
+      "parallel.tensor and parallel.pipeline divide parameters, parallel.shard_optimizer the optimizer state, "
+      "parallel.shard_parameters all three; other "
       "hosts or fewer ranks on each help, too. The activations are those of the largest micro-batches that can occur: "
       "with train.reserve_memory = false the run starts without this check",
       place, counted(ranks, "rank"), ranks == 1 ? "s" : "", readable_size(sharers.needed.total()),

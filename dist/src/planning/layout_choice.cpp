@@ -177,10 +177,14 @@ void reject(std::vector<Rejection>& rejections, std::string const& limit, std::s
 }
 
 LayoutCandidates list_layouts(Config const& config, ModelDescription const& model, Machines const& machines,
-                              std::int64_t longest_sequence, std::int64_t batch_tokens) {
+                              std::int64_t longest_sequence, std::int64_t batch_tokens, std::string const& undivided) {
   LayoutCandidates found;
   for (MeshShape const& shape : shapes_of(machines.ranks())) {
     for (LayoutChoice layout : variants_of(shape, model)) {
+      if (layout.shard_parameters && !undivided.empty()) {
+        reject(found.rejections, "parallel.shard_parameters cannot be used", undivided);
+        continue;
+      }
       std::string const problem = layout_problem(with_layout(config, layout), model, layout.shape, longest_sequence);
       if (!problem.empty()) {
         reject(found.rejections, limit_of(config, model, layout, longest_sequence), problem);

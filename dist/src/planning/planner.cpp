@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/planning/planner.hpp>
 
 namespace heddle {
@@ -287,9 +288,28 @@ std::vector<LayoutPlan> Planner::estimate_all(std::vector<LayoutChoice> const& l
   return plans;
 }
 
+std::string undivided_reason(Config const& config, KernelRegistries const& kernels) {
+  std::vector<std::string> rules{config.optimizer.name};
+  for (ParameterGroup const& group : config.optimizer.groups) {
+    if (!group.rule.frozen && !group.rule.name.empty()) {
+      rules.push_back(group.rule.name);
+    }
+  }
+  for (std::string const& rule : rules) {
+    if (rule_definition(kernels, rule, "optimizer.name").whole()) {
+      return fmt::format("the rule {} updates whole parameters, which no rank would have", rule);
+    }
+  }
+  TrainConfig const& train = config.train;
+  bool const translates = train.validate_every > 0 && (train.validate_bleu || !train.validate_metrics.empty());
+  return translates ? "validation translates (train.validate_bleu, validate_metrics), and no rank would have the model"
+                    : "";
+}
+
 Plan Planner::best_layouts(std::size_t count) {
   LayoutCandidates candidates =
-      list_layouts(request_.config, model_, request_.machines, request_.longest_sequence, request_.batch_tokens);
+      list_layouts(request_.config, model_, request_.machines, request_.longest_sequence, request_.batch_tokens,
+                   undivided_reason(request_.config, request_.registries.kernels));
   Plan plan{.rejections = std::move(candidates.rejections)};
   std::vector<LayoutPlan> plans = estimate_all(candidates.layouts, plan.rejections);
   auto const fits = [&](LayoutPlan& found, bool exactly) {

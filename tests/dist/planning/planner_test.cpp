@@ -328,6 +328,30 @@ TEST_F(PlannerTest, OnlyModelsOfTwoStacksAreInterleaved) {
   EXPECT_EQ(interleaved(), 0);
 }
 
+// A rule of whole parameters, and validation by translation, need on a rank what sharded parameters leave nowhere.
+TEST_F(PlannerTest, ParametersAreNotShardedWhereARankNeedsThemWhole) {
+  Config config = small_config();
+  config.train.validate_bleu = false;
+  config.train.validate_every = 1;
+  KernelRegistries const& kernels = bench_.registries().kernels;
+  auto const sharded = [&] {
+    LayoutCandidates const found =
+        list_layouts(config, describe_model(config.model, bench_.registries().layers), {.ranks_per_node = 4},
+                     config.model.max_length, 16 * micro_batch_tokens, undivided_reason(config, kernels));
+    bool const refused =
+        std::ranges::count(found.rejections, "parallel.shard_parameters cannot be used", &Rejection::limit) > 0;
+    auto const layouts = std::ranges::count(found.layouts, true, &LayoutChoice::shard_parameters);
+    EXPECT_EQ(refused, layouts == 0);
+    return layouts;
+  };
+  EXPECT_GT(sharded(), 0);
+  config.optimizer.name = "muon";
+  EXPECT_EQ(sharded(), 0);
+  config.optimizer.name = "adam";
+  config.train.validate_bleu = true;
+  EXPECT_EQ(sharded(), 0);
+}
+
 // Stages with equal layers share their work, but only those of equally long pipelines: the number of stages that hold
 // a shared table differs.
 TEST_F(PlannerTest, WorkDoesNotDependOnTheLayoutsPlannedBefore) {

@@ -71,11 +71,17 @@ TEST_F(GatheredParametersTest, TrainingIsBitwiseThatOfWholeParameters) {
 }
 
 TEST_F(GatheredParametersTest, DeterministicTrainingIsBitwiseThatOfWholeParameters) {
+  std::string const experts =
+      "encoder_sublayers = [\"self_attention\", \"mixture_of_experts\"]\n"
+      "decoder_sublayers = [\"self_attention\", \"cross_attention\", \"mixture_of_experts\"]\n";
   std::string const keys = "recompute = \"attention\"\n[train]\ndeterministic = true";
   for (MeshShape const& shape : shapes_of(world_.size())) {
     if (shape.size(replica_axes()) > 1 && shape.ranks() <= 4) {
       expect_same_bits({NormPlacement::pre, true, keys}, {.shape = shape});
       expect_same_bits({NormPlacement::post, false, keys}, {.shape = shape});
+      // A matrix whose gradient is a sum over the tensor group lies after the norms that follow it.
+      expect_same_bits({NormPlacement::pre, true, experts + keys},
+                       {.shape = shape, .sequence_parallel = shape.size(MeshAxis::tensor) > 1});
     }
   }
 }

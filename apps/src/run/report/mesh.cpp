@@ -30,7 +30,8 @@ json::object layout_of(Config const& config, Mesh const& mesh, std::size_t ranks
   object["zero_bubble"] = parallel.zero_bubble;
   object["context_mode"] = name_of(parallel.context_mode);
   object["sequence_parallel"] = parallel.sequence_parallel;
-  object["shard_optimizer"] = parallel.shard_optimizer;
+  object["shard_optimizer"] = shards_optimizer(parallel);
+  object["shard_parameters"] = parallel.shard_parameters;
   return object;
 }
 
@@ -278,7 +279,9 @@ MeshText describe_mesh(json::object const& mesh) {
   line += size(MeshAxis::pipeline) > 1 && zero_bubble != nullptr && zero_bubble->as_bool() ? " zero-bubble" : "";
   line += size(MeshAxis::context) > 1 ? fmt::format(", context by {}", text_of(layout, "context_mode")) : "";
   bool const sharded = layout.at("shard_optimizer").as_bool() && size(MeshAxis::data) * size(MeshAxis::context) > 1;
-  line += sharded ? ", optimizer sharded\n" : "\n";
+  json::value const* const parameters = layout.if_contains("shard_parameters");  // nor have they this one
+  bool const divided = parameters != nullptr && parameters->as_bool();
+  line += !sharded ? "\n" : divided ? ", parameters sharded\n" : ", optimizer sharded\n";
   std::string table;
   for (std::size_t stage = 0; stage < stages.size() && stages.size() > 1; ++stage) {
     json::object const& own = stages[stage].as_object();

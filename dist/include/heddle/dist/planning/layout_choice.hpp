@@ -70,8 +70,10 @@ struct LayoutCandidates {
 /// Every division of the ranks over the axes, with the switches that have an effect there and some sizes of
 /// micro-batches. Left out are layouts that the model refuses (layout_problem), tensor groups that span nodes, context
 /// groups whose ranks would have a few tokens of each sequence, and fewer micro-batches than data ranks × pipeline
-/// stages. `longest_sequence`: as layout_problem. `batch_tokens`: of a global batch as the data have it.
+/// stages. `longest_sequence`: as layout_problem. `batch_tokens`: of a global batch as the data have it. `undivided`:
+/// the reason for which replicas cannot divide parameters; empty: they can.
 LayoutCandidates list_layouts(Config const& config, ModelDescription const& model, Machines const& machines,
-                              std::int64_t longest_sequence, std::int64_t batch_tokens);
+                              std::int64_t longest_sequence, std::int64_t batch_tokens,
+                              std::string const& undivided = "");
 
 }  // namespace heddle

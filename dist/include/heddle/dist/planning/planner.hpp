@@ -73,6 +73,9 @@ struct NodesPlan {
   std::optional<LayoutPlan> best{};  ///< none: no layout fits
 };
 
+/// The reason for which replicas cannot divide the parameters of such a run, for list_layouts; empty where they can.
+std::string undivided_reason(Config const& config, KernelRegistries const& kernels);
+
 /// Plans runs that need not exist: a pure function of the request. Layouts with equal stages share their dry runs.
 /// Kokkos must be initialised.
 class Planner {
