@@ -30,10 +30,10 @@ DividedSection* section_with_gradient(ParameterUnit const& unit) {
 
 }  // namespace
 
-GatheredParameters::GatheredParameters(ParallelState const& parallel, ParameterSet& parameters,
+GatheredParameters::GatheredParameters(Communicator const& replicas, ParameterSet& parameters,
                                        std::shared_ptr<TensorOps> operations, Execution& execution,
                                        Options const& options)
-    : replicas_(parallel.replicas.after(execution)),
+    : replicas_(replicas.after(execution)),
       parameters_(parameters),
       operations_(std::move(operations)),
       execution_(execution),

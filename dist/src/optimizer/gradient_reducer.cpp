@@ -172,7 +172,7 @@ void GradientReducer::reduce(Tensor const& loss_sums) {
 }
 
 void GradientReducer::sum_over_context() const {
-  // In the order of the ranks, as where replicas divide parameters.
+  // Ranks are added in their order, so that ScatteredTrees can give the same bits.
   Tensor const& gradients = parameters_.gradients();
   for (std::int64_t begin = 0; begin < gradients.size(); begin += default_bucket) {
     parallel_.context.start_all_reduce(gradients.rows(begin, std::min(default_bucket, gradients.size() - begin)))

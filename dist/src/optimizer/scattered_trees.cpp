@@ -46,6 +46,7 @@ void ScatteredTrees::begin(std::int64_t micro_batches, Tensor const& loss_sums) 
   micro_batches_left_ = micro_batches;
   if (losses_.trees.empty()) {
     make_trees(losses_, DType::float64, loss_sums.size());
+    received_losses_ = Tensor::allocate(DType::float64, {replicas_.size(), loss_sums.size()});
   }
   begin(losses_, micro_batches);
   std::ranges::for_each(buckets_, [&](Trees& trees) { begin(trees, micro_batches); });
@@ -91,9 +92,8 @@ void ScatteredTrees::round_done(Tensor const& loss_sums) {
       operations_->fill(execution_, whole, 0);
     }
   }
-  Tensor const leaves = Tensor::allocate(DType::float64, {replicas_.size(), loss_sums.size()});
-  replicas_.all_gather(loss_sums, leaves);
-  add_leaves(losses_, leaves);
+  replicas_.all_gather(loss_sums, received_losses_);
+  add_leaves(losses_, received_losses_);
   operations_->fill(execution_, loss_sums, 0);
   micro_batches_left_ -= replicas_.size() / context_.ranks;
 }

@@ -125,8 +125,9 @@ DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes c
         mesh.rank(), readable_size(static_cast<std::int64_t>(bytes)), error.what());
   }
   if (!parameters.sections().empty()) {
-    gathered.emplace(parallel, parameters, KernelSource{kernels, config.kernels}.select<TensorOps>({values_dtype}),
-                     execution, GatheredParameters::Options{.activations = dtype, .arena = arenas});
+    gathered.emplace(parallel.replicas, parameters,
+                     KernelSource{kernels, config.kernels}.select<TensorOps>({values_dtype}), execution,
+                     GatheredParameters::Options{.activations = dtype, .arena = arenas});
   }
 }
 

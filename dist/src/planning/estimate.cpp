@@ -154,7 +154,7 @@ class Planner::Estimate {
   }
 
   /// Adds the traffic of `times` such passes to the groups, and returns the seconds of one.
-  /// What replicas exchange in a pass are parameters and gradients, whatever the number of tokens.
+  /// Replicas exchange parameters and gradients in a pass, which do not depend on the number of tokens.
   double messages(TrafficByGroup const& traffic, double times, std::vector<GroupTraffic>& groups) const {
     SumKind const sums =
         planner_.request_.config.train.precision == Precision::bfloat16 ? SumKind::bfloat16 : SumKind::float32;

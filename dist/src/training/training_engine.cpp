@@ -42,7 +42,7 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   pipeline_.emplace(setup.parallel.pipeline, *model_, tensor_ops_, setup.execution,
                     Pipeline::Options{.split_backward = setup.split_backward || splits_backward(config.parallel)});
   if (!parameters_.sections().empty()) {
-    gathered_.emplace(setup.parallel, parameters_, kernels.select<TensorOps>({parameter_dtype(setup.dtype)}),
+    gathered_.emplace(setup.parallel.replicas, parameters_, kernels.select<TensorOps>({parameter_dtype(setup.dtype)}),
                       setup.execution,
                       GatheredParameters::Options{.activations = setup.dtype, .observer = setup.observer});
   }
@@ -172,8 +172,8 @@ void TrainingEngine::train_one_by_one(MicroBatchSource const& batch, PipelineSte
   optimizer_->reducer().finish_tree();
 }
 
-/// As train_one_by_one, with the same sums; the data ranks compute neighbours at the same time, so that a rank needs no
-/// sums of other ranks' parts.
+/// Runs a deterministic step where replicas divide parameters: data rank r of d computes micro-batches r, r + d, …, one
+/// in each round, and in a last round those without one gather parameters with the others.
 void TrainingEngine::train_in_rounds(MicroBatchSource const& batch, PipelineStep step) {
   Communicator const& data = setup_.parallel.data;
   std::int64_t const count = batch.count();

@@ -158,7 +158,7 @@ void add_windows(WindowRule const& rule, json::object const& config, std::vector
   }
 }
 
-/// The layers, of so many, that have a mixture of experts.
+/// The layers of a stack of that many that have a mixture of experts.
 std::vector<bool> mixture_layers(std::int64_t layers, std::int64_t count) {
   std::int64_t const distance = layers / std::max<std::int64_t>(count, 1);
   std::vector<bool> have;

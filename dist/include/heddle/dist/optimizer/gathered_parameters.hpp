@@ -29,7 +29,7 @@ class GatheredParameters final : public ParameterAccess {
   };
 
   /// The set must be allocated. Not collective.
-  GatheredParameters(ParallelState const& parallel, ParameterSet& parameters, std::shared_ptr<TensorOps> operations,
+  GatheredParameters(Communicator const& replicas, ParameterSet& parameters, std::shared_ptr<TensorOps> operations,
                      Execution& execution, Options const& options);
 
   /// Throws Error where the uses of the pass before are not all done.

@@ -31,8 +31,6 @@ class GradientTree {
   IndexRange begin(std::int64_t micro_batches, Sums const& sums);
   /// Takes the sums of this rank's next micro-batch and sets them to zero for the one after.
   void micro_batch_done();
-  /// The sums to which the next micro-batch adds.
-  Sums const& sums() const { return sums_; }
   /// sums = the whole tree's, on every rank. Collective over the data group.
   void finish();
 

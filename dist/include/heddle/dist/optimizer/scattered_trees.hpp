@@ -60,7 +60,8 @@ class ScatteredTrees {
   std::vector<Trees> buckets_;  ///< in the order of the buffer
   Trees losses_;
   std::int64_t micro_batches_left_ = 0;
-  Tensor received_;  ///< [replica, the longest part]
+  Tensor received_;         ///< [replica, the longest part]
+  Tensor received_losses_;  ///< [replica, loss sums]
 };
 
 }  // namespace heddle
