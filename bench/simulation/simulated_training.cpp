@@ -118,6 +118,7 @@ Simulated simulate(Run& run, MpiSession const& session) {
   ParallelState parallel = make_parallel_state(world, mesh);
   parallel.sequence_parallel = run.config.parallel.sequence_parallel;
   parallel.context_mode = run.config.parallel.context_mode;
+  parallel.divide_experts(run.config.parallel.expert);
   Registries const registries{KernelRegistries().dry_run(run.kernels), run.registries.layers};
   Arena scratch;
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};

@@ -102,7 +102,7 @@ inline std::vector<Variant> other_variants() {
        "mixture_of_experts = { experts = 4, experts_per_token = 2, scoring = \"softmax\", normalize_weights = false, "
        "load_balance_loss = 0.2, router_z_loss = 0.1, shared_d_ff = 8 }\n"
        "[model.decoder.layer.\"3-4\"]\nsublayers = [\"self_attention\", \"cross_attention\", \"mixture_of_experts\"]\n"
-       "mixture_of_experts = { experts = 3, experts_per_token = 1, load_balance_loss = 0.3 }"},
+       "mixture_of_experts = { experts = 8, experts_per_token = 1, load_balance_loss = 0.3 }"},
       {NormPlacement::post, true,
        "recompute = \"layer\"\n[model.encoder.layer.4]\nsublayers = [\"self_attention\", \"mixture_of_experts\"]\n"
        "mixture_of_experts = { experts = 4, scoring = \"sigmoid\", capacity_factor = 0.6, load_balance_loss = 0.2 }"},
@@ -167,6 +167,7 @@ inline ParallelState parallel_of(Layout const& layout, Communicator const& world
   ParallelState parallel = make_parallel_state(world, Mesh(layout.shape, world.rank(), world.size()));
   parallel.sequence_parallel = layout.sequence_parallel;
   parallel.context_mode = layout.context_mode;
+  parallel.divide_experts(layout.expert);
   return parallel;
 }
 

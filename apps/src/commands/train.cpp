@@ -80,6 +80,7 @@ ParallelState make_parallel(Config const& config, Registries const& registries, 
   ParallelState parallel = make_parallel_state(world, mesh);
   parallel.sequence_parallel = config.parallel.sequence_parallel;
   parallel.context_mode = config.parallel.context_mode;
+  parallel.divide_experts(config.parallel.expert);
   return parallel;
 }
 

@@ -114,8 +114,8 @@ std::optional<std::string> unmeasured_attention(ParallelState const& parallel, P
       return fmt::format("with parallel.{} = {} no rank has a whole forward pass of a sentence", axis.name(), size);
     }
   }
-  if (config.shard_parameters && parallel.replicas.size() > 1) {
-    return "with parallel.shard_parameters = true no rank has all parameters";
+  if (divides_model(config) && parallel.replicas.size() > 1) {
+    return "with parallel.shard_parameters or parallel.expert no rank has all parameters";
   }
   return std::nullopt;
 }

@@ -18,7 +18,8 @@ Parameter& declare_weight(LayerSpec const& spec, std::int64_t experts, Linear::E
                                   .placement = {{experts, extents.outputs, extents.inputs},
                                                 Placement::sharded_along(split == Linear::Split::inputs ? 2 : 1)},
                                   .initializer = Initializer::xavier_uniform(extents.inputs, extents.outputs),
-                                  .rounded = spec.model.frozen.rounded && is_frozen(spec.model.frozen, name)});
+                                  .rounded = spec.model.frozen.rounded && is_frozen(spec.model.frozen, name),
+                                  .of_experts = true});
 }
 
 Parameter* declare_bias(LayerSpec const& spec, std::int64_t experts, std::int64_t outputs, Linear::Split split) {
@@ -28,7 +29,8 @@ Parameter* declare_bias(LayerSpec const& spec, std::int64_t experts, std::int64_
   int const axis = split == Linear::Split::inputs ? -1 : 1;
   return &spec.parameters.declare({.name = spec.name + ".bias",
                                    .placement = {{experts, outputs}, Placement::sharded_along(axis)},
-                                   .initializer = Initializer::zeros()});
+                                   .initializer = Initializer::zeros(),
+                                   .of_experts = true});
 }
 
 /// An expert's matrix [outputs, inputs] of a tensor [experts, outputs, inputs].
@@ -36,16 +38,22 @@ Tensor matrix_of(Tensor const& all, std::int64_t expert) {
   return all.rows(expert, 1).reshaped({all.dim(1), all.dim(2)});
 }
 
-/// Calls `work(expert, rows)` for each expert with rows.
+/// Calls `work(group, rows)` for each group with rows.
 template <class Work>
 void for_each_group(ExpertLinear::Counts counts, Work const& work) {
   IndexRange rows;
-  for (std::size_t expert = 0; expert < counts.size(); ++expert) {
-    rows = {rows.end, rows.end + counts[expert]};
+  for (std::size_t group = 0; group < counts.size(); ++group) {
+    rows = {rows.end, rows.end + counts[group]};
     if (rows.count() > 0) {
-      work(static_cast<std::int64_t>(expert), rows);
+      work(static_cast<std::int64_t>(group), rows);
     }
   }
+}
+
+/// The gradient of a group's expert: of its own from each rank's rows, or of the expert's.
+Tensor gradient_of(Parameter const& parameter, std::int64_t group) {
+  Tensor const& all = parameter.gradient;
+  return all.rows(group % all.dim(0), 1);
 }
 
 }  // namespace
@@ -70,7 +78,8 @@ Tensor ExpertLinear::bias_of(std::int64_t expert) const {
 }
 
 void ExpertLinear::forward(LayerContext& context, Tensor const& x, Counts counts, Tensor const& y) const {
-  for_each_group(counts, [&](std::int64_t expert, IndexRange const& rows) {
+  for_each_group(counts, [&](std::int64_t group, IndexRange const& rows) {
+    std::int64_t const expert = group % weight_.value.dim(0);
     gemm_->multiply(context.execution, {.a = x.rows(rows.begin, rows.count()),
                                         .b = matrix_of(weight_.value, expert),
                                         .c = y.rows(rows.begin, rows.count()),
@@ -82,18 +91,19 @@ void ExpertLinear::forward(LayerContext& context, Tensor const& x, Counts counts
 
 void ExpertLinear::backward(LayerContext& context, Tensor const& grad_y, Tensor const& x, Counts counts,
                             Tensor const& grad_x, bool accumulate) const {
-  for_each_group(counts, [&](std::int64_t expert, IndexRange const& rows) {
+  for_each_group(counts, [&](std::int64_t group, IndexRange const& rows) {
+    std::int64_t const expert = group % weight_.value.dim(0);
     Tensor const grad_rows = grad_y.rows(rows.begin, rows.count());
     if (!weight_.gradient.empty()) {
       gemm_->multiply(context.execution, {.a = grad_rows,
                                           .b = x.rows(rows.begin, rows.count()),
-                                          .c = matrix_of(weight_.gradient, expert),
+                                          .c = gradient_of(weight_, group).reshaped({grad_y.dim(1), x.dim(1)}),
                                           .bias = {},
                                           .transpose_a = true,
                                           .accumulate = true});
     }
     if (bias_ != nullptr && !bias_->gradient.empty()) {
-      Tensor const gradient = bias_->gradient.rows(expert, 1).reshaped({grad_y.dim(1)});
+      Tensor const gradient = gradient_of(*bias_, group).reshaped({grad_y.dim(1)});
       tensor_ops_->add_column_sums(context.execution, grad_rows, gradient);
     }
     gemm_->multiply(context.execution, {.a = grad_rows,

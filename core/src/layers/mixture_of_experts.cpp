@@ -8,6 +8,7 @@
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <numeric>
 
+#include "expert_exchange.hpp"
 #include "expert_linear.hpp"
 #include "feed_forward.hpp"
 
@@ -63,16 +64,24 @@ class MixtureOfExperts final : public Layer {
 
   HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const override;
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override;
+  void attend(LayerContext& context, Direction direction, Saved& saved) const override;
 
  private:
-  /// Memory of a forward pass. `hidden`, `activated` and `outputs` have a row for each place of the routes.
+  /// Memory of a forward pass for the rows of this rank's experts, from whichever rank they come.
+  struct ExpertWork {
+    ExpertExchange::Rows moved;
+    Tensor rows;              ///< inputs, where they come from several ranks; otherwise they are gathered again
+    Tensor sample, position;  ///< the same, for dropout
+    Tensor hidden;            ///< before the activation: up(x), or gate(x) and up(x) side by side
+    Tensor activated;         ///< after activation and dropout
+  };
+  /// Memory of a forward pass. `outputs` has a row for each place of the routes.
   struct Activations {
-    Tensor input;  ///< the stream's rows
+    Tensor x;  ///< this rank's rows
     ExpertRoutingCall call;
     ExpertRoutes routes;
-    Tensor hidden;     ///< before the activation: up(x), or gate(x) and up(x) side by side
-    Tensor activated;  ///< after activation and dropout
-    Tensor outputs;    ///< of the experts
+    ExpertWork work;
+    Tensor outputs;  ///< of the experts
     Saved shared;
 
     ExpertLinear::Counts counts() const {
@@ -83,12 +92,17 @@ class MixtureOfExperts final : public Layer {
   };
 
   void allocate(LayerContext& context, Tensor const& input, Activations& kept) const;
-  void route(LayerContext& context, Tensor const& x, Activations const& kept) const;
+  void route(LayerContext& context, Activations const& kept) const;
   void add_losses(LayerContext& context, Activations const& kept) const;
-  Tensor dispatched(LayerContext& context, Tensor const& x, Activations const& kept) const;
-  ActivationCall activation_call(LayerContext& context, Activations const& kept) const;
-  void experts_backward(LayerContext& context, Activations const& kept, Tensor const& x, Tensor const& grad) const;
-  void router_backward(LayerContext& context, Activations const& kept, Tensor const& x, Tensor const& grad_weights,
+  Tensor dispatched(LayerContext& context, Activations const& kept) const;
+  Dropout dropout_at_places(LayerContext& context, Activations const& kept) const;
+  void plan_work(LayerContext& context, DType dtype, ExpertLinear::Counts counts, ExpertWork& work) const;
+  ActivationCall activation_call(ExpertWork const& work, Dropout const& dropout) const;
+  void experts_forward(LayerContext& context, ExpertWork const& work, Tensor const& rows, Dropout const& dropout,
+                       Tensor const& outputs) const;
+  void experts_backward(LayerContext& context, ExpertWork const& work, Tensor const& rows, Dropout const& dropout,
+                        Tensor const& grad) const;
+  void router_backward(LayerContext& context, Activations const& kept, Tensor const& grad_weights,
                        Tensor const& grad_x) const;
   /// The first or second half of the columns where there is a gate; otherwise all, or none.
   Tensor half(Tensor const& hidden, int index) const {
@@ -106,6 +120,7 @@ class MixtureOfExperts final : public Layer {
   double dropout_;
   TensorRegion region_;
   Communicator context_ranks_;
+  ExpertExchange exchange_;
   Parameter& router_;
   std::optional<ExpertLinear> gate_;
   ExpertLinear up_;
@@ -146,6 +161,7 @@ MixtureOfExperts::MixtureOfExperts(LayerSpec const& spec)
       dropout_(spec.model.activation_dropout),
       region_(spec.parallel, spec.side),
       context_ranks_(spec.parallel.context),
+      exchange_(spec, mixture_.experts),
       router_(declare_router(spec, mixture_.experts)),
       gate_(problem_.gated ? std::optional(hidden_projection(spec, mixture_.experts, ".gate")) : std::nullopt),
       up_(hidden_projection(spec, mixture_.experts, ".up")),
@@ -164,13 +180,13 @@ MixtureOfExperts::MixtureOfExperts(LayerSpec const& spec)
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 
 void MixtureOfExperts::allocate(LayerContext& context, Tensor const& input, Activations& kept) const {
-  std::int64_t const rows = context.row_split.ranks > 1 ? region_.rows(context) : input.dim(0);
+  kept.x = region_.enter(context, input);
+  std::int64_t const rows = kept.x.dim(0);
   std::int64_t const places = rows * mixture_.chosen;
   DType const real = statistics_dtype(input.dtype());
   auto const get = [&](DType dtype, Shape const& shape) { return context.arena.allocate(dtype, shape); };
   Shape const choices{rows, mixture_.chosen};
   Shape const experts{mixture_.experts};
-  kept.input = input;
   kept.call = {get(real, {rows, mixture_.experts}), mixture_.chosen, mixture_.scoring, mixture_.normalized,
                context.training ? mixture_.capacity(rows) : 0};
   if (kept.routes.host_counts.empty()) {
@@ -184,8 +200,6 @@ void MixtureOfExperts::allocate(LayerContext& context, Tensor const& input, Acti
                  .load = get(DType::float64, experts),
                  .counts = get(DType::int32, experts),
                  .host_counts = kept.routes.host_counts};
-  kept.hidden = get(input.dtype(), {places, (gate_ ? 2 : 1) * up_.local_outputs()});
-  kept.activated = get(input.dtype(), {places, up_.local_outputs()});
   kept.outputs = get(input.dtype(), {places, input.dim(1)});
   // An even load, which stays where kernels compute nothing: a plan of memory and time.
   for (std::int64_t expert = 0; expert < mixture_.experts; ++expert) {
@@ -194,8 +208,8 @@ void MixtureOfExperts::allocate(LayerContext& context, Tensor const& input, Acti
   }
 }
 
-void MixtureOfExperts::route(LayerContext& context, Tensor const& x, Activations const& kept) const {
-  gemm_->multiply(context.execution, {.a = x,
+void MixtureOfExperts::route(LayerContext& context, Activations const& kept) const {
+  gemm_->multiply(context.execution, {.a = kept.x,
                                       .b = router_.value,
                                       .c = kept.call.logits,
                                       .bias = {},
@@ -219,46 +233,86 @@ void MixtureOfExperts::add_losses(LayerContext& context, Activations const& kept
 }
 
 /// The rows of x at their places.
-Tensor MixtureOfExperts::dispatched(LayerContext& context, Tensor const& x, Activations const& kept) const {
+Tensor MixtureOfExperts::dispatched(LayerContext& context, Activations const& kept) const {
   std::int64_t const places = kept.places();
-  Tensor const rows = context.arena.allocate(x.dtype(), {kept.routes.row.dim(0), x.dim(1)});
-  tensor_ops_->gather_rows(context.execution, x, kept.routes.row.rows(0, places), rows.rows(0, places));
+  Tensor const rows = context.arena.allocate(kept.x.dtype(), {places, kept.x.dim(1)});
+  tensor_ops_->gather_rows(context.execution, kept.x, kept.routes.row.rows(0, places), rows);
   return rows;
 }
 
-ActivationCall MixtureOfExperts::activation_call(LayerContext& context, Activations const& kept) const {
-  std::int64_t const places = kept.places();
-  Tensor const hidden = kept.hidden.rows(0, places);
-  ActivationCall call{problem_.function, half(hidden, 0), make_dropout(context, dropout_, dropout_name_, side_)};
-  call.gate = half(hidden, 1);
-  call.dropout.first_column = up_.first_output();
-  if (call.dropout.active()) {
-    for (Tensor* const of_rows : {&call.dropout.sample, &call.dropout.position}) {
+Dropout MixtureOfExperts::dropout_at_places(LayerContext& context, Activations const& kept) const {
+  Dropout dropout = make_dropout(context, dropout_, dropout_name_, side_);
+  if (dropout.active()) {
+    std::int64_t const places = kept.places();
+    for (Tensor* const of_rows : {&dropout.sample, &dropout.position}) {
       Tensor const of_places = context.arena.allocate(DType::float32, {places, 1});
       Tensor const bits = of_rows->with_dtype(DType::float32).reshaped({of_rows->dim(0), 1});
       tensor_ops_->gather_rows(context.execution, bits, kept.routes.row.rows(0, places), of_places);
       *of_rows = of_places.reshaped({places}).with_dtype(DType::int32);
     }
   }
+  return dropout;
+}
+
+/// Finds the rows of this rank's experts, and allocates what their work keeps. Collective over the exchange.
+void MixtureOfExperts::plan_work(LayerContext& context, DType dtype, ExpertLinear::Counts counts,
+                                 ExpertWork& work) const {
+  work.moved = exchange_.plan(counts);
+  std::int64_t const rows = work.moved.total();
+  work.hidden = context.arena.allocate(dtype, {rows, (gate_ ? 2 : 1) * up_.local_outputs()});
+  work.activated = context.arena.allocate(dtype, {rows, up_.local_outputs()});
+  work.rows = work.sample = work.position = Tensor();
+  if (exchange_.moves()) {
+    work.rows = context.arena.allocate(dtype, {rows, down_.outputs()});
+    if (context.training && dropout_ > 0) {
+      work.sample = context.arena.allocate(DType::int32, {rows});
+      work.position = context.arena.allocate(DType::int32, {rows});
+    }
+  }
+}
+
+ActivationCall MixtureOfExperts::activation_call(ExpertWork const& work, Dropout const& dropout) const {
+  ActivationCall call{problem_.function, half(work.hidden, 0), dropout};
+  call.gate = half(work.hidden, 1);
+  call.dropout.first_column = up_.first_output();
+  if (!work.sample.empty()) {
+    call.dropout.sample = work.sample;
+    call.dropout.position = work.position;
+  }
   return call;
+}
+
+/// outputs = those of the experts for `rows`, which are at their places, as is what `dropout` has.
+void MixtureOfExperts::experts_forward(LayerContext& context, ExpertWork const& work, Tensor const& rows,
+                                       Dropout const& dropout, Tensor const& outputs) const {
+  exchange_.to_experts(rows, work.moved, work.rows);
+  if (!work.sample.empty()) {
+    exchange_.to_experts(dropout.sample, work.moved, work.sample);
+    exchange_.to_experts(dropout.position, work.moved, work.position);
+  }
+  Tensor const x = exchange_.moves() ? work.rows : rows;
+  if (gate_) {
+    gate_->forward(context, x, work.moved.counts, half(work.hidden, 0));
+  }
+  up_.forward(context, x, work.moved.counts, gate_ ? half(work.hidden, 1) : work.hidden);
+  if (work.moved.total() > 0) {
+    activation_->forward(context.execution, activation_call(work, dropout), work.activated);
+  }
+  Tensor const y = exchange_.moves() ? context.arena.allocate(x.dtype(), x.shape()) : outputs;
+  down_.forward(context, work.activated, work.moved.counts, y);
+  exchange_.from_experts(y, work.moved, outputs);
 }
 
 HiddenStates MixtureOfExperts::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
   Tensor const y = context.arena.allocate(input.hidden.dtype(), input.hidden.shape());
   auto& kept = saved.renew<Activations>();
   allocate(context, input.hidden, kept);
+  route(context, kept);
+  plan_work(context, kept.x.dtype(), kept.counts(), kept.work);
   {
     ArenaScope const scope(context.arena);
-    Tensor const x = region_.enter(context, input.hidden);
-    route(context, x, kept);
-    Tensor const rows = dispatched(context, x, kept);
-    if (gate_) {
-      gate_->forward(context, rows, kept.counts(), half(kept.hidden, 0));
-    }
-    up_.forward(context, rows, kept.counts(), gate_ ? half(kept.hidden, 1) : kept.hidden);
-    ActivationCall const call = activation_call(context, kept);
-    activation_->forward(context.execution, call, kept.activated.rows(0, kept.places()));
-    down_.forward(context, kept.activated, kept.counts(), kept.outputs);
+    experts_forward(context, kept.work, dispatched(context, kept), dropout_at_places(context, kept),
+                    kept.outputs.rows(0, kept.places()));
     Tensor const partial = region_.partial_of(context, y);
     routing_->combine(context.execution, kept.routes.place, kept.routes.weights, kept.outputs, partial);
     region_.leave(context, partial, y);
@@ -272,17 +326,22 @@ HiddenStates MixtureOfExperts::forward(LayerContext& context, HiddenStates const
 HiddenStates MixtureOfExperts::backward(LayerContext& context, HiddenStates const& grad_output,
                                         Saved const& saved) const {
   auto const& kept = saved.get<Activations>();
-  Tensor const grad_input = context.arena.allocate(kept.input.dtype(), kept.input.shape());
+  Tensor const grad_input = context.arena.allocate(grad_output.hidden.dtype(), grad_output.hidden.shape());
   ArenaScope const scope(context.arena);
   Tensor const grad_y = region_.enter(context, grad_output.hidden);
-  Tensor const x = region_.enter(context, kept.input);
   Tensor const partial = region_.partial_of(context, grad_input);
   Tensor const grad_weights = context.arena.allocate(kept.routes.weights.dtype(), kept.routes.weights.shape());
   Tensor const grad = context.arena.allocate(kept.outputs.dtype(), kept.outputs.shape());
   routing_->combine_backward(context.execution, kept.routes, kept.outputs, grad_y, grad, grad_weights);
-  experts_backward(context, kept, x, grad);
+  {
+    ArenaScope const of_experts(context.arena);
+    Tensor const rows = exchange_.moves() ? Tensor() : dispatched(context, kept);
+    Dropout const dropout =
+        exchange_.moves() ? make_dropout(context, dropout_, dropout_name_, side_) : dropout_at_places(context, kept);
+    experts_backward(context, kept.work, rows, dropout, grad.rows(0, kept.places()));
+  }
   routing_->combine(context.execution, kept.routes.place, Tensor(), grad, partial);
-  router_backward(context, kept, x, grad_weights, partial);
+  router_backward(context, kept, grad_weights, partial);
   region_.leave(context, partial, grad_input);
   if (shared_ != nullptr) {
     tensor_ops_->add(context.execution, grad_input,
@@ -291,38 +350,60 @@ HiddenStates MixtureOfExperts::backward(LayerContext& context, HiddenStates cons
   return {grad_input, grad_output.encoder_output};
 }
 
-/// Replaces `grad`, the gradient of the experts' outputs, by that of the dispatched rows of x.
-void MixtureOfExperts::experts_backward(LayerContext& context, Activations const& kept, Tensor const& x,
-                                        Tensor const& grad) const {
-  ArenaScope const scope(context.arena);
-  std::int64_t const places = kept.places();
-  Tensor const rows = dispatched(context, x, kept);
-  Tensor const grad_activated = context.arena.allocate(kept.activated.dtype(), kept.activated.shape());
-  down_.backward(context, grad, kept.activated, kept.counts(), grad_activated, false);
-  Tensor const grad_hidden = gate_ ? context.arena.allocate(kept.hidden.dtype(), kept.hidden.shape()) : grad_activated;
-  ActivationCall call = activation_call(context, kept);
-  call.output = kept.activated.rows(0, places);
-  Tensor const of_hidden = grad_hidden.rows(0, places);
-  activation_->backward(context.execution, call, grad_activated.rows(0, places),
-                        {half(of_hidden, 0), half(of_hidden, 1)});
-  up_.backward(context, gate_ ? half(grad_hidden, 1) : grad_hidden, rows, kept.counts(), grad, false);
-  if (gate_) {
-    gate_->backward(context, half(grad_hidden, 0), rows, kept.counts(), grad, true);
+void MixtureOfExperts::attend(LayerContext& context, Direction direction, Saved& saved) const {
+  if (!exchange_.moves()) {
+    return;
   }
+  DType const dtype = problem_.dtype;
+  Tensor const none = context.arena.allocate(dtype, {0, down_.outputs()});
+  Dropout dropout = make_dropout(context, dropout_, dropout_name_, side_);
+  if (direction == Direction::backward) {
+    experts_backward(context, saved.get<ExpertWork>(), Tensor(), dropout, none);
+    return;
+  }
+  auto& work = saved.renew<ExpertWork>();
+  plan_work(context, dtype, std::vector<std::int32_t>(static_cast<std::size_t>(mixture_.experts), 0), work);
+  dropout.sample = dropout.position = context.arena.allocate(DType::int32, {0});
+  experts_forward(context, work, none, dropout, none);
+}
+
+/// Replaces `grad`, the gradient of the experts' outputs at their places, by that of the rows. `rows` and what
+/// `dropout` has are those of the forward pass where nothing is moved.
+void MixtureOfExperts::experts_backward(LayerContext& context, ExpertWork const& work, Tensor const& rows,
+                                        Dropout const& dropout, Tensor const& grad) const {
+  ArenaScope const scope(context.arena);
+  bool const moves = exchange_.moves();
+  ExpertLinear::Counts const counts = work.moved.counts;
+  Tensor const x = moves ? work.rows : rows;
+  Tensor const grad_rows = moves ? context.arena.allocate(x.dtype(), x.shape()) : grad;
+  exchange_.to_experts(grad, work.moved, grad_rows);
+  Tensor const grad_activated = context.arena.allocate(work.activated.dtype(), work.activated.shape());
+  down_.backward(context, grad_rows, work.activated, counts, grad_activated, false);
+  Tensor const grad_hidden = gate_ ? context.arena.allocate(work.hidden.dtype(), work.hidden.shape()) : grad_activated;
+  if (work.moved.total() > 0) {
+    ActivationCall call = activation_call(work, dropout);
+    call.output = work.activated;
+    activation_->backward(context.execution, call, grad_activated, {half(grad_hidden, 0), half(grad_hidden, 1)});
+  }
+  up_.backward(context, gate_ ? half(grad_hidden, 1) : grad_hidden, x, counts, grad_rows, false);
+  if (gate_) {
+    gate_->backward(context, half(grad_hidden, 0), x, counts, grad_rows, true);
+  }
+  exchange_.from_experts(grad_rows, work.moved, grad);
 }
 
 /// Adds to the gradients of the router's matrix and of x (+=).
-void MixtureOfExperts::router_backward(LayerContext& context, Activations const& kept, Tensor const& x,
-                                       Tensor const& grad_weights, Tensor const& grad_x) const {
+void MixtureOfExperts::router_backward(LayerContext& context, Activations const& kept, Tensor const& grad_weights,
+                                       Tensor const& grad_x) const {
   // One rank has the losses' gradient, as the ranks' parts are summed.
   double const scale = region_.first() ? context.loss_scale : 0;
   ExpertLossFactors const factors{scale * mixture_.losses.balance, scale * mixture_.losses.z};
-  Tensor const grad_logits = context.arena.allocate(x.dtype(), kept.call.logits.shape());
+  Tensor const grad_logits = context.arena.allocate(kept.x.dtype(), kept.call.logits.shape());
   routing_->backward(context.execution, kept.call, kept.routes, factors, grad_weights, grad_logits);
   if (!router_.gradient.empty()) {
     gemm_->multiply(
         context.execution,
-        {.a = grad_logits, .b = x, .c = router_.gradient, .bias = {}, .transpose_a = true, .accumulate = true});
+        {.a = grad_logits, .b = kept.x, .c = router_.gradient, .bias = {}, .transpose_a = true, .accumulate = true});
   }
   gemm_->multiply(context.execution, {.a = grad_logits,
                                       .b = router_.value,
@@ -383,6 +464,10 @@ std::optional<std::string> unsupported_reason(ModelConfig const& keys, LayerOpti
         "{}: the order in which an expert drops tokens is that of a micro-batch, which parallel.context "
         "would divide",
         options.place("capacity_factor"));
+  }
+  if (mixture.experts % use.expert != 0) {
+    return fmt::format("{} = {} is not a multiple of parallel.expert = {}", options.place("experts"), mixture.experts,
+                       use.expert);
   }
   auto const uneven = uneven_over_tensor(keys.place("d_ff"), keys.d_ff, use);
   return uneven || mixture.shared_columns == 0

@@ -14,6 +14,7 @@ namespace {
 std::string layers_problem(Config const& config, ModelDescription const& model, MeshShape const& shape) {
   auto const reason = model.unsupported_reason({.tensor = shape.size(MeshAxis::tensor),
                                                 .context = shape.size(MeshAxis::context),
+                                                .expert = config.parallel.expert,
                                                 .context_mode = config.parallel.context_mode,
                                                 .sequence_parallel = config.parallel.sequence_parallel});
   return reason.value_or("");
@@ -41,6 +42,25 @@ std::string division_problem(Config const& config, MeshShape const& shape) {
   }
   if (config.train.noise_scale) {
     return problem(config.train.places, "noise_scale", "no rank has the gradient of its part of the batch");
+  }
+  return "";
+}
+
+/// Runs of replicas that do not divide them, or have no experts to divide.
+std::string expert_problem(Config const& config, ModelDescription const& model, MeshShape const& shape) {
+  ParallelConfig const& parallel = config.parallel;
+  int const replicas = shape.size(replica_axes());
+  if (parallel.expert > 1 && !has_experts(model)) {
+    return fmt::format("{} = {}: no layer of the model has experts", parallel.places.of("expert"), parallel.expert);
+  }
+  if (replicas % parallel.expert != 0) {
+    return fmt::format("{} = {} does not divide the {} of data × context", parallel.places.of("expert"),
+                       parallel.expert, replicas == 1 ? "1 rank" : fmt::format("{} ranks", replicas));
+  }
+  if (parallel.expert > 1 && config.train.noise_scale) {
+    return fmt::format(
+        "{} = true with {} = {}: no rank has the gradient of its part of the batch; expected one of the two",
+        config.train.places.of("noise_scale"), parallel.places.of("expert"), parallel.expert);
   }
   return "";
 }
@@ -119,7 +139,14 @@ std::string layout_problem(Config const& config, ModelDescription const& model, 
   if (problem.empty()) {
     problem = division_problem(config, shape);
   }
+  if (problem.empty()) {
+    problem = expert_problem(config, model, shape);
+  }
   return problem.empty() ? pipeline_problem(config, model, shape.size(MeshAxis::pipeline)) : problem;
+}
+
+bool has_experts(ModelDescription const& model) {
+  return model.unsupported_reason({.expert = std::numeric_limits<int>::max()}).has_value();  // no layer has so many
 }
 
 MeshShape shape_of(ParallelConfig const& parallel) {

@@ -357,12 +357,25 @@ std::vector<UnitUse> ModelChunk::uses(Direction direction, bool training) const 
   return uses;
 }
 
-void ModelChunk::attend(ParameterAccess& access, Direction direction, bool training) const {
-  std::vector<UnitUse> const all = uses(direction, training);
-  access.begin(all);
-  for (UnitUse const& each : all) {
-    access.use(*each.unit, each.gradient);
-    access.done(*each.unit);
+void ModelChunk::attend(LayerContext& context, Direction direction, bool training, Saved& saved) const {
+  context.access->begin(uses(direction, training));
+  auto& stacks = saved.renew<std::vector<Saved>>();
+  stacks.resize(stacks_.size());
+  auto const use_table = [&](ParameterUnit* table, bool gradient) {
+    begin_use(context, table, gradient);
+    end_use(context, table);
+  };
+  if (direction == Direction::forward) {
+    for (std::size_t index = 0; index < stacks_.size(); ++index) {
+      use_table(stacks_[index].table, false);
+      stacks_[index].layers.attend(context, direction, stacks[index]);
+    }
+    use_table(output_table_, training);
+    return;
+  }
+  for (std::size_t index = stacks_.size(); index-- > 0;) {
+    stacks_[index].layers.attend(context, direction, stacks[index]);
+    use_table(stacks_[index].table, true);
   }
 }
 

@@ -290,29 +290,49 @@ void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, 
   }
 }
 
-void ResidualStack::add_uses(Direction direction, std::vector<UnitUse>& uses) const {
-  auto const add = [&](std::size_t index, bool gradient) {
-    if (ParameterUnit& unit = *sublayers_[index].unit; !unit.sections.empty()) {
-      uses.push_back({&unit, gradient});
-    }
-  };
-  auto const add_forward = [&](LayerRange const& layer) {
+template <class Use>
+void ResidualStack::for_each_use(Direction direction, Use const& use) const {
+  auto const forward = [&](LayerRange const& layer) {
     for (std::size_t index = layer.begin; index < layer.end; ++index) {
-      add(index, false);
+      use(index, Direction::forward);
     }
   };
   if (direction == Direction::forward) {
-    std::ranges::for_each(layers_, add_forward);
+    std::ranges::for_each(layers_, forward);
     return;
   }
   for (LayerRange const& layer : layers_ | std::views::reverse) {
     if (layer.recomputed) {
-      add_forward(layer);
+      forward(layer);
     }
     for (std::size_t index = layer.end; index-- > layer.begin;) {
-      add(index, true);
+      use(index, Direction::backward);
     }
   }
+}
+
+void ResidualStack::attend(LayerContext& context, Direction direction, Saved& saved) const {
+  auto& kept = saved.renew<std::vector<Saved>>();
+  kept.resize(sublayers_.size());
+  auto const attend_sublayer = [&](std::size_t index, Direction of_sublayer) {
+    Sublayer const& sublayer = sublayers_[index];
+    bool const backward = of_sublayer == Direction::backward;
+    context.begin_use(*sublayer.unit, backward);
+    if (backward && sublayer.recomputed) {
+      sublayer.branch->attend(context, Direction::forward, kept[index]);
+    }
+    sublayer.branch->attend(context, of_sublayer, kept[index]);
+    context.end_use(*sublayer.unit);
+  };
+  for_each_use(direction, attend_sublayer);
+}
+
+void ResidualStack::add_uses(Direction direction, std::vector<UnitUse>& uses) const {
+  for_each_use(direction, [&](std::size_t index, Direction of_sublayer) {
+    if (ParameterUnit& unit = *sublayers_[index].unit; !unit.sections.empty()) {
+      uses.push_back({&unit, of_sublayer == Direction::backward});
+    }
+  });
 }
 
 template <class RunBranch>

@@ -376,8 +376,7 @@ ParallelState::ParallelState(Communicator all_ranks, Mesh own_mesh, MakeGroup ma
   replicas = group(replica_axes());
 }
 
-Communicator ParallelState::group(MeshAxes const& axes) const {
-  MeshGroup const group = mesh.group(axes);
+Communicator ParallelState::group(MeshGroup const& group) const {
   if (group.size == 1) {
     return Communicator::self();
   }

@@ -33,6 +33,13 @@ std::int64_t reserved_elements(Parameter const& parameter, Mesh const& mesh) {
   return elements;
 }
 
+/// The shape with another first extent.
+Shape with_first(Shape const& shape, std::int64_t extent) {
+  std::vector<std::int64_t> extents = shape.to_vector();
+  extents.front() = extent;
+  return Shape(extents);
+}
+
 /// Uniform in (0, 1) with 53 bits, from two random words.
 double uniform(std::uint32_t high, std::uint32_t low) {
   auto const bits = (std::uint64_t{high} << 21) ^ (std::uint64_t{low} >> 11);
@@ -100,7 +107,8 @@ WeightVersion ParameterBlock::weight_version() const {
   return all;
 }
 
-ParameterSet::ParameterSet(Mesh const& mesh, std::optional<std::int64_t> min_divided) : mesh_(mesh) {
+ParameterSet::ParameterSet(Mesh const& mesh, std::optional<std::int64_t> min_divided, int expert_ranks)
+    : mesh_(mesh), expert_ranks_(expert_ranks) {
   if (mesh.shape().size(replica_axes()) > 1) {
     min_divided_ = min_divided;
   }
@@ -252,7 +260,9 @@ void ParameterSet::place_all(Groups groups) {
     std::ranges::for_each(unit.members, [&](Parameter const* member) { ++units_of[member]; });
   }
   std::vector<std::pair<ParameterUnit*, Groups>> divided;
-  auto left = groups.end();
+  auto const experts =
+      std::ranges::stable_partition(groups, [this](Group const& group) { return !divides_experts(group); });
+  auto left = experts.begin();
   for (ParameterUnit& unit : units_) {
     // Parameters of several units, such as positions of a stack's layers, stay whole.
     auto const is_matrix_of = [&](Group const& group) {
@@ -272,6 +282,7 @@ void ParameterSet::place_all(Groups groups) {
   for (auto const& [unit, own] : divided) {
     place_section(*unit, own);
   }
+  std::ranges::for_each(experts, [this](Group const& group) { place_experts(*group.front()); });
 }
 
 bool ParameterSet::divides(Groups groups) const {
@@ -315,7 +326,8 @@ void ParameterSet::place_section(ParameterUnit& unit, Groups groups) {
     size_ = group.back()->place.end = rounded_up(size_, line_elements);
   }
   section.range.end = size_ = rounded_up(size_, divisible());
-  std::int64_t const part = section.range.count() / mesh_.shape().size(replica_axes());
+  section.parts = mesh_.shape().size(replica_axes());
+  std::int64_t const part = section.range.count() / section.parts;
   int const replica = mesh_.shape().place(replica_axes(), mesh_.rank());
   section.own = {section.range.begin + replica * part, section.range.begin + (replica + 1) * part};
   Parameter const& first = *groups.front().front();
@@ -328,6 +340,34 @@ void ParameterSet::place_section(ParameterUnit& unit, Groups groups) {
   });
   section.divides_gradient = section.trained && used_once(groups);
   unit.sections.push_back(&section);
+}
+
+void ParameterSet::place_experts(Parameter& parameter) {
+  if (parameter.global_shape()[0] % expert_ranks_ != 0 ||
+      parameter.local_shape.size() != reserved_elements(parameter, mesh_)) {
+    throw Error("parameter {} {}: its experts and their parts must be of equal number and size on all ranks",
+                parameter.spec.name, parameter.global_shape().to_string());
+  }
+  if (std::ranges::count(uses_, &parameter) > 1) {
+    throw ConfigError("parallel.expert = {}: {} is used by several layers; expected layers that are not tied",
+                      expert_ranks_, parameter.spec.name);
+  }
+  size_ = rounded_up(size_, divisible());
+  DividedSection& section = sections_.emplace_back();
+  section.range = parameter.place = {size_, size_ + parameter.local_shape.size()};
+  section.parts = expert_ranks_;
+  section.in_parts = true;
+  std::int64_t const part = section.range.count() / section.parts;
+  int const replica = mesh_.shape().place(replica_axes(), mesh_.rank()) % section.parts;
+  section.own = {section.range.begin + replica * part, section.range.begin + (replica + 1) * part};
+  section.rounded = parameter.spec.rounded;
+  section.trained = section.divides_gradient = !parameter.spec.rounded && !parameter.rule.frozen;
+  auto const unit = std::ranges::find_if(
+      units_, [&](ParameterUnit const& each) { return std::ranges::count(each.members, &parameter) > 0; });
+  if (unit != units_.end()) {
+    unit->sections.push_back(&section);
+  }
+  size_ = rounded_up(section.range.end, divisible());
 }
 
 std::int64_t ParameterSet::divisible() const {
@@ -379,9 +419,15 @@ std::vector<DividedSection const*> ParameterSet::sections() const {
   return sections;
 }
 
+bool ParameterSet::counts(Parameter const& parameter) const {
+  DividedSection const* const section = section_of(parameter);
+  bool const first_copy = section == nullptr || mesh_.shape().place(replica_axes(), mesh_.rank()) < section->parts;
+  return first_copy && parameter.placement().counts(mesh_);
+}
+
 IndexRange ParameterSet::held_places(Parameter const& parameter) const {
   IndexRange places{parameter.place.begin, parameter.place.begin + parameter.local_shape.size()};
-  if (DividedSection const* const section = parameter.gathered ? section_of(places.begin) : nullptr) {
+  if (DividedSection const* const section = section_of(parameter)) {
     places.begin = std::clamp(section->own.begin, places.begin, places.end);
     places.end = std::clamp(section->own.end, places.begin, places.end);
   }
@@ -441,6 +487,10 @@ Tensor ParameterSet::whole_gradient(IndexRange const& places) const {
 
 void ParameterSet::bind_values(Parameter& parameter) {
   Shape const& shape = parameter.local_shape;
+  if (DividedSection const* const section = section_of(parameter); section != nullptr && section->in_parts) {
+    parameter.value = values_in(section->own).reshaped(with_first(shape, shape[0] / section->parts));
+    return;
+  }
   Tensor const flat = whole_values({parameter.place.begin, parameter.place.begin + shape.size()});
   parameter.value = flat.empty() ? flat : flat.reshaped(shape);
 }
@@ -469,7 +519,17 @@ void ParameterSet::bind(Tensor const& values, Tensor const& gradients, Tensor co
 
 void ParameterSet::bind_gradient(Parameter& parameter, bool frozen) {
   Shape const& shape = parameter.local_shape;
-  bool const has_none = frozen || parameter.shared;
+  bool const has_none = frozen || parameter.shared || gradients_.empty() || parameter.place.end > gradient_size_;
+  if (DividedSection const* const section = section_of(parameter); section != nullptr && section->in_parts) {
+    if (has_none) {
+      parameter.gradient = Tensor();
+    } else if (section->gradient.empty()) {
+      parameter.gradient = gradients_in(section->own).reshaped(with_first(shape, shape[0] / section->parts));
+    } else {
+      parameter.gradient = section->gradient.reshaped(shape);
+    }
+    return;
+  }
   Tensor const flat =
       has_none ? Tensor() : whole_gradient({parameter.place.begin, parameter.place.begin + shape.size()});
   parameter.gradient = flat.empty() ? flat : flat.reshaped(shape);
@@ -496,7 +556,7 @@ void ParameterSet::bind_gradients() {
 
 void ParameterSet::bind_unit(ParameterUnit const& unit) {
   for (Parameter* const member : unit.members) {
-    if (member->gathered) {
+    if (section_of(*member) != nullptr) {
       bind_values(*member);
       bind_gradient(*member, member->still_frozen);
     }

@@ -32,8 +32,8 @@ BucketReduction::BucketReduction(Communicator const& replicas, ParameterSet cons
   }
   for (BufferShards::Bucket const& bucket : parts.buckets()) {
     DividedSection const* const section = parameters.section_of(bucket.range.begin);
-    bool const gathered = section != nullptr && section->divides_gradient;  // summed after each use
-    if (!gathered && !is_frozen(parameters, bucket.range)) {
+    bool const summed = section != nullptr && section->divides_gradient;  // after each use, or where experts are
+    if (!summed && !is_frozen(parameters, bucket.range)) {
       bool const divided = scatter && bucket.owner < 0;
       buckets_.push_back({.range = bucket.range, .own = divided ? parts.part(bucket, replicas.rank()) : IndexRange{}});
     }

@@ -14,8 +14,8 @@ struct Segment {
   bool alone = false;
   bool single_owner = false;
   bool on_several_stages = false;
-  bool gathered = false;  ///< a DividedSection
-  double cost = 0;        ///< of an update
+  int parts = 0;    ///< of a DividedSection
+  double cost = 0;  ///< of an update
 };
 
 std::vector<Segment> segments_of(ParameterSet const& parameters) {
@@ -25,7 +25,7 @@ std::vector<Segment> segments_of(ParameterSet const& parameters) {
   for (auto each = trained.begin(); each != trained.end(); ++each) {
     if (DividedSection const* const section = parameters.section_of((*each)->place.begin)) {
       if (segments.empty() || segments.back().range != section->range) {
-        segments.push_back({.range = section->range, .alone = true, .gathered = true});
+        segments.push_back({.range = section->range, .alone = true, .parts = section->parts});
       }
       continue;
     }
@@ -58,9 +58,9 @@ BufferShards::BufferShards(ParameterSet const& parameters, std::int64_t bucket_e
   std::int64_t const divisible = line_elements * ranks;  // parts start on cache lines, as parameters do
   std::int64_t const step = rounded_up(bucket_elements, divisible);
   std::vector<double> owned(static_cast<std::size_t>(ranks), 0);
-  for (auto const& [range, alone, single_owner, on_several_stages, gathered, cost] : segments_of(parameters)) {
-    if (gathered) {
-      buckets_.push_back({range});
+  for (auto const& [range, alone, single_owner, on_several_stages, parts, cost] : segments_of(parameters)) {
+    if (parts > 0) {
+      buckets_.push_back({.range = range, .parts = parts < ranks ? parts : 0});
       continue;
     }
     if (single_owner) {
@@ -82,8 +82,10 @@ IndexRange BufferShards::part(Bucket const& bucket, int rank) const {
   if (bucket.owner >= 0) {
     return bucket.owner == rank ? range : IndexRange{range.begin, range.begin};
   }
-  std::int64_t const count = range.count() / ranks_;
-  return {range.begin + rank * count, range.begin + (rank + 1) * count};
+  int const parts = first_copy(bucket);
+  std::int64_t const count = range.count() / parts;
+  int const part = rank % parts;
+  return {range.begin + part * count, range.begin + (part + 1) * count};
 }
 
 std::vector<IndexRange> BufferShards::parts_of(int rank) const {

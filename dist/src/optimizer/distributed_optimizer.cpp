@@ -55,7 +55,7 @@ void DistributedOptimizer::find_counted() {
   bool joins = false;
   for (Parameter const* const parameter : parameters_.trained()) {
     bool const alone = parameter->placement().on_several_stages() || parameter->updated_whole();
-    if (!parameter->placement().counts(parallel_.mesh) || parameter->frozen()) {
+    if (!parameters_.counts(*parameter) || parameter->frozen()) {
       joins = false;
       continue;
     }

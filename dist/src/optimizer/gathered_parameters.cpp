@@ -24,8 +24,14 @@ std::vector<std::size_t> two_largest(std::vector<std::size_t> sizes) {
 }
 
 DividedSection* section_with_gradient(ParameterUnit const& unit) {
-  auto const found = std::ranges::find(unit.sections, true, &DividedSection::divides_gradient);
+  auto const found = std::ranges::find_if(
+      unit.sections, [](DividedSection const* each) { return each->divides_gradient && !each->in_parts; });
   return found == unit.sections.end() ? nullptr : *found;
+}
+
+/// Whether something of the unit is gathered; the rest is used in parts.
+bool gathers(ParameterUnit const& unit) {
+  return !std::ranges::all_of(unit.sections, &DividedSection::in_parts);
 }
 
 }  // namespace
@@ -42,7 +48,7 @@ GatheredParameters::GatheredParameters(Communicator const& replicas, ParameterSe
   std::vector<std::size_t> values;
   std::vector<std::size_t> gradients;
   for (ParameterUnit const& unit : parameters.units()) {
-    if (unit.sections.empty()) {
+    if (!gathers(unit)) {
       continue;
     }
     values.push_back(value_bytes_of(unit));
@@ -66,7 +72,7 @@ DType GatheredParameters::dtype_of(DividedSection const& section) const {
 std::size_t GatheredParameters::value_bytes_of(ParameterUnit const& unit) const {
   std::size_t bytes = 0;
   for (DividedSection const* const section : unit.sections) {
-    bytes += bytes_of(section->range.count(), dtype_of(*section));
+    bytes += section->in_parts ? 0 : bytes_of(section->range.count(), dtype_of(*section));
   }
   return bytes;
 }
@@ -83,18 +89,14 @@ void GatheredParameters::use(ParameterUnit& unit, bool gradient) {
   if (next_ == uses_.size() || uses_[next_].unit != &unit || uses_[next_].gradient != gradient) {
     throw Error("the unit of parameter {} is not the next that the pass was to use", unit.members.front()->spec.name);
   }
-  Values* values = find(unit);
-  if (values == nullptr) {
-    values = start_gather(unit);
-  }
-  {
-    WorkScope const work(observer_, {WorkKind::waiting, "replicas.all_gather"});
-    std::ranges::for_each(values->transfers, [](Transfer& transfer) { transfer.wait(); });
-  }
-  in_use_ = values;
+  in_use_ = gathers(unit) ? gathered(unit) : nullptr;
+  ++next_;
   gather_next();
-  for (std::size_t index = 0; index < unit.sections.size(); ++index) {
-    unit.sections[index]->values = values->sections[index];
+  for (std::size_t index = 0; in_use_ != nullptr && index < unit.sections.size(); ++index) {
+    unit.sections[index]->values = in_use_->sections[index];
+  }
+  if (gradient && trees_ != nullptr) {
+    begin_leaves(unit);
   }
   DividedSection* const with_gradient = gradient ? section_with_gradient(unit) : nullptr;
   if (with_gradient != nullptr) {
@@ -105,16 +107,41 @@ void GatheredParameters::use(ParameterUnit& unit, bool gradient) {
 
 void GatheredParameters::done(ParameterUnit& unit) {
   for (DividedSection* const section : unit.sections) {
+    if (section->in_parts && !section->gradient.empty()) {
+      trees_->add_parts(*section, section->gradient);
+    }
     section->values = Tensor();
     section->gradient = Tensor();
   }
   parameters_.bind_unit(unit);
   in_use_ = nullptr;
-  ++next_;
   if (computed_ != nullptr) {
     start_reduce();
   }
   gather_next();
+}
+
+/// The unit's values, when they have arrived.
+GatheredParameters::Values* GatheredParameters::gathered(ParameterUnit& unit) {
+  Values* values = find(unit);
+  if (values == nullptr) {
+    values = start_gather(unit);
+  }
+  WorkScope const work(observer_, {WorkKind::waiting, "replicas.all_gather"});
+  std::ranges::for_each(values->transfers, [](Transfer& transfer) { transfer.wait(); });
+  return values;
+}
+
+/// Gives the sections that are used in parts memory for the gradients from each rank's rows, which are leaves of the
+/// trees.
+void GatheredParameters::begin_leaves(ParameterUnit const& unit) {
+  leaves_.release(0);
+  for (DividedSection* const section : unit.sections) {
+    if (section->in_parts && section->divides_gradient) {
+      section->gradient = leaves_.allocate(parameters_.gradients().dtype(), {section->parts, section->own.count()});
+      operations_->fill(execution_, section->gradient, 0);
+    }
+  }
 }
 
 GatheredParameters::Values* GatheredParameters::find(ParameterUnit const& unit) {
@@ -139,6 +166,10 @@ GatheredParameters::Values* GatheredParameters::start_gather(ParameterUnit& unit
     values.version = unit.members.front()->version;
     values.arena.release(0);
     for (DividedSection const* const section : unit.sections) {
+      if (section->in_parts) {
+        values.sections.emplace_back();
+        continue;
+      }
       Tensor const whole = values.arena.allocate(dtype_of(*section), {section->range.count()});
       Tensor own = parameters_.values_in(section->own);
       if (own.dtype() != whole.dtype()) {
@@ -156,9 +187,8 @@ GatheredParameters::Values* GatheredParameters::start_gather(ParameterUnit& unit
 
 /// Starts to gather the next use's unit, where there is memory for it.
 void GatheredParameters::gather_next() {
-  std::size_t const following = next_ + (in_use_ != nullptr ? 1 : 0);
-  if (following < uses_.size() && find(*uses_[following].unit) == nullptr) {
-    static_cast<void>(start_gather(*uses_[following].unit));
+  if (next_ < uses_.size() && gathers(*uses_[next_].unit) && find(*uses_[next_].unit) == nullptr) {
+    static_cast<void>(start_gather(*uses_[next_].unit));
   }
 }
 
@@ -184,7 +214,7 @@ void GatheredParameters::start_reduce() {
   Gradient& gradient = *std::exchange(computed_, nullptr);
   DividedSection const& section = *gradient.section;
   if (trees_ != nullptr) {
-    trees_->add(section.range, gradient.whole);
+    trees_->add(section, gradient.whole);
     gradient.section = nullptr;
     return;
   }

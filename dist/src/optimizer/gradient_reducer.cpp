@@ -162,9 +162,22 @@ GradientReducer::GradientReducer(ParallelState const& parallel, ParameterSet& pa
       partial_sums_(parallel, parameters, operations, execution, options.bucket_elements),
       tree_(parallel.data, operations, execution) {}
 
+/// Sums the gradients of copies of experts, each of which has those from the rows of its run of replicas.
+void GradientReducer::sum_copies() const {
+  std::vector<Transfer> transfers;
+  for (DividedSection const* const section : parameters_.sections()) {
+    if (section->in_parts && section->divides_gradient) {
+      Communicator const copies = parallel_.group(parallel_.mesh.across_replica_runs(section->parts));
+      transfers.push_back(copies.start_all_reduce(parameters_.gradients_in(section->own)));
+    }
+  }
+  std::ranges::for_each(transfers, [](Transfer& transfer) { transfer.wait(); });
+}
+
 void GradientReducer::reduce(Tensor const& loss_sums) {
   require_loss_sums(loss_sums);
   buckets_.finish();
+  sum_copies();
   scattered_ = options_.scatter && parallel_.replicas.size() > 1;
   partial_sums_.sum(reduced());
   parallel_.replicas.all_reduce(loss_sums);

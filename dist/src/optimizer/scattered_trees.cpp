@@ -6,7 +6,8 @@ namespace heddle {
 
 ScatteredTrees::ScatteredTrees(ParallelState const& parallel, ParameterSet const& parameters, BufferShards const& parts,
                                std::shared_ptr<TensorOps> operations, Execution& execution)
-    : replicas_(parallel.replicas.after(execution)),
+    : parallel_(parallel),
+      replicas_(parallel.replicas.after(execution)),
       context_{parallel.context.rank(), parallel.context.size()},
       parameters_(parameters),
       operations_(std::move(operations)),
@@ -75,13 +76,24 @@ void ScatteredTrees::exchange(Trees& trees, Tensor const& gradients) {
   }
 }
 
-void ScatteredTrees::add(IndexRange const& range, Tensor const& gradients) {
+ScatteredTrees::Trees& ScatteredTrees::of(IndexRange const& range) {
   auto const found =
       std::ranges::lower_bound(buckets_, range.begin, {}, [](Trees const& each) { return each.range.begin; });
   if (found == buckets_.end() || !(found->range == range)) {
     throw Error("gradients of the places [{}, {}), which are not a bucket", range.begin, range.end);
   }
-  exchange(*found, gradients);
+  return *found;
+}
+
+void ScatteredTrees::add_parts(DividedSection const& section, Tensor const& gradients) {
+  Communicator const runs = parallel_.group(parallel_.mesh.across_replica_runs(section.parts)).after(execution_);
+  std::int64_t const own = section.own.count();
+  Tensor leaves = gradients;
+  if (runs.size() > 1) {
+    leaves = received_.rows(0, replicas_.size() * own);
+    runs.all_gather(gradients.reshaped({gradients.size()}), leaves);
+  }
+  add_leaves(of(section.range), leaves.reshaped({replicas_.size(), own}));
 }
 
 void ScatteredTrees::round_done(Tensor const& loss_sums) {

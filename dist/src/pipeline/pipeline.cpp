@@ -143,6 +143,7 @@ class Pipeline::Run {
       return {action, nullptr, {}, {}};
     }
     if (is_absent(action)) {
+      micro_batches_[action.micro_batch].parts.resize(static_cast<std::size_t>(parts()));
       return {action, nullptr, {}, {}};
     }
     bool const forward = action.pass == Pass::forward;
@@ -172,7 +173,7 @@ class Pipeline::Run {
 
   void perform(Call& call) {
     if (is_absent(call.action)) {
-      part(call.action).attend(*step_.access, direction_of(call.action.pass), training_);
+      attend(call.action);
       return;
     }
     WorkScope const work(step_.observer, {.kind = WorkKind::pass,
@@ -200,6 +201,25 @@ class Pipeline::Run {
     MicroBatch& micro_batch = micro_batches_.at(call.action.micro_batch);
     if (--micro_batch.passes_left == 0) {
       micro_batches_.erase(call.action.micro_batch);
+    }
+  }
+
+  void attend(PipelineAction const& action) {
+    if (action.pass == Pass::weights) {
+      return;
+    }
+    Activations& kept = activations(action);
+    if (action.pass == Pass::forward) {
+      kept.slot = &pipeline_.activations_->take();
+    }
+    {
+      bool const forward = action.pass == Pass::forward;
+      ArenaScope const scope(pipeline_.temporary_);
+      LayerContext here = context(action, forward ? kept.slot->arena : pipeline_.temporary_);
+      part(action).attend(here, direction_of(action.pass), training_, kept.saved);
+    }
+    if (action.pass == Pass::backward || !training_) {
+      pipeline_.activations_->release(*kept.slot);
     }
   }
 

@@ -43,6 +43,7 @@ ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config
                       [communicator](MeshGroup const& group) { return communicator(group.place, group.size); });
   state.sequence_parallel = config.sequence_parallel;
   state.context_mode = config.context_mode;
+  state.divide_experts(config.expert);
   return state;
 }
 
@@ -98,7 +99,7 @@ DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes c
     : kernels(registries.kernels.dry_run(calls)),
       dtype(dtype_of(config.train.precision)),
       parallel(idle_parallel_state(mesh, config.parallel)),
-      parameters(mesh, min_divided(config.parallel)),
+      parameters(mesh, min_divided(config.parallel), config.parallel.expert),
       model(spec(config), registries.layers, vocabulary,
             plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
       teachers(make_teachers(model, spec(config), registries.layers, vocabulary, config)),
@@ -216,8 +217,8 @@ class StageDryRun {
     work.parameters = held.values + held.rounded + rank_.teacher_elements();
     work.rounded = held.rounded;
     for (DividedSection const* const section : parameters.sections()) {
-      work.divided_values += section->trained ? section->range.count() : 0;
-      work.divided_gradients += section->divides_gradient ? section->range.count() : 0;
+      work.divided_values += section->trained && !section->in_parts ? section->range.count() : 0;
+      work.divided_gradients += section->divides_gradient && !section->in_parts ? section->range.count() : 0;
     }
     if (rank_.gathered) {
       work.gathered_values = rank_.gathered->value_bytes();

@@ -65,6 +65,14 @@ std::vector<LayoutChoice> variants_of(MeshShape const& shape, ModelDescription c
       variants.back().shard_parameters = true;
     }
   }
+  for (std::size_t index = 0, before = variants.size(); has_experts(model) && index < before; ++index) {
+    for (int const ranks : divisors_of(variants[index].shard_optimizer ? plain.replicas() : 1)) {
+      if (ranks > 1) {
+        variants.push_back(variants[index]);
+        variants.back().expert = ranks;
+      }
+    }
+  }
   return variants;
 }
 
@@ -116,6 +124,7 @@ Config with_layout(Config config, LayoutChoice const& layout) {
   parallel.zero_bubble = layout.zero_bubble;
   parallel.shard_optimizer = layout.shard_optimizer && !layout.shard_parameters;
   parallel.shard_parameters = layout.shard_parameters;
+  parallel.expert = layout.expert;
   config.train.micro_batch_tokens = layout.micro_batch_tokens;
   return config;
 }
@@ -128,6 +137,7 @@ LayoutChoice layout_of(Config const& config, ModelDescription const& model, int 
           .zero_bubble = splits_backward(config.parallel),
           .shard_optimizer = shards_optimizer(config.parallel),
           .shard_parameters = config.parallel.shard_parameters,
+          .expert = config.parallel.expert,
           .micro_batch_tokens = config.train.micro_batch_tokens};
 }
 
@@ -139,7 +149,7 @@ int complexity(LayoutChoice const& layout) {
   bool const sharded = layout.shard_optimizer && layout.replicas() > 1;
   for (bool const switched : {layout.sequence_parallel, layout.context_mode == ContextMode::ulysses,
                               layout.pipeline_schedule == PipelineSchedule::interleaved, layout.zero_bubble, sharded,
-                              sharded && layout.shard_parameters}) {
+                              sharded && layout.shard_parameters, layout.expert > 1}) {
     parts += switched ? 1 : 0;
   }
   return parts;
@@ -158,11 +168,13 @@ std::string describe(LayoutChoice const& layout) {
   axis(MeshAxis::pipeline, interleaved || layout.zero_bubble,
        fmt::format("{}{}", interleaved ? " interleaved" : "", layout.zero_bubble ? " zero-bubble" : ""));
   axis(MeshAxis::data, false, "");
-  return fmt::format("{}{}, micro-batches of {}", axes.empty() ? "one rank" : fmt::format("{}", fmt::join(axes, " × ")),
+  return fmt::format("{}{}{}, micro-batches of {}",
+                     axes.empty() ? "one rank" : fmt::format("{}", fmt::join(axes, " × ")),
                      layout.replicas() == 1    ? ""
                      : layout.shard_parameters ? ", parameters sharded"
                      : layout.shard_optimizer  ? ", optimizer sharded"
                                                : "",
+                     layout.expert > 1 ? fmt::format(", experts over {}", layout.expert) : "",
                      readable_count(layout.micro_batch_tokens));
 }
 

@@ -14,9 +14,8 @@ namespace heddle {
 
 namespace {
 
-/// The groups along adjacent axes.
-GroupTopology place_of(MeshShape const& shape, MeshAxes const& axes, Machines const& machines) {
-  int const size = shape.size(axes);
+/// The groups along adjacent axes, or `size` neighbours of such a group.
+GroupTopology place_of(MeshShape const& shape, MeshAxes const& axes, Machines const& machines, int size) {
   if (size == 1) {
     return {};
   }
@@ -50,13 +49,16 @@ NetworkModel NetworkModel::assumed() {
 }
 
 std::array<GroupTopology, traffic_groups> group_places(LayoutChoice const& layout, Machines const& machines) {
-  auto const place = [&](MeshAxes const& axes) { return place_of(layout.shape, axes, machines); };
+  auto const place = [&](MeshAxes const& axes) {
+    return place_of(layout.shape, axes, machines, layout.shape.size(axes));
+  };
   return {place({known_axes.begin(), known_axes.end()}),
           place({MeshAxis::pipeline}),
           place({MeshAxis::data}),
           place({MeshAxis::context}),
           place({MeshAxis::tensor}),
-          place(replica_axes())};
+          place(replica_axes()),
+          place_of(layout.shape, replica_axes(), machines, layout.expert)};
 }
 
 double seconds_of(NetworkModel const& network, GroupTopology const& place, CollectiveOp collective,

@@ -76,14 +76,15 @@ void put_simplest_first(std::vector<LayoutPlan>::iterator first, std::vector<Lay
 
 /// The data ranks of a dry run: they matter only where they divide parameters.
 int dry_run_data(LayoutChoice const& layout) {
-  return layout.shard_parameters ? layout.size(MeshAxis::data) : 1;
+  return layout.shard_parameters || layout.expert > 1 ? layout.size(MeshAxis::data) : 1;
 }
 
 /// The part of a work's key that does not depend on its layers.
 std::string key_of(LayoutChoice const& layout) {
   int const context = layout.size(MeshAxis::context);
-  return fmt::format("{} {} {} {} {} {} {}", layout.size(MeshAxis::tensor), context, layout.sequence_parallel,
+  return fmt::format("{} {} {} {} {} {} {} {}", layout.size(MeshAxis::tensor), context, layout.sequence_parallel,
                      layout.zero_bubble, layout.shard_parameters ? layout.size(MeshAxis::data) : 0,
+                     fmt::format("{}/{}", layout.expert, dry_run_data(layout)),
                      context > 1 ? static_cast<int>(layout.context_mode) : 0, layout.micro_batch_tokens);
 }
 

@@ -31,7 +31,7 @@ LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, P
   Tensor const own_sums = Tensor::allocate(DType::float64, {2 * static_cast<std::int64_t>(count)});
   bool const sharded = optimizer.sharded();
   for (Parameter const& parameter : parameters.all()) {
-    if (!parameter.placement().counts(parallel.mesh)) {
+    if (!parameters.counts(parameter)) {
       continue;
     }
     std::size_t const layer = index.at(layer_of(parameter.spec.name));
@@ -40,7 +40,8 @@ LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, P
       operations.add_sum_of_squares(execution, values, own_sums.rows(static_cast<std::int64_t>(place), 1));
     };
     IndexRange const held = parameters.held_places(parameter);
-    if (held.count() > 0 && (!sharded || parameter.gathered || parallel.replicas.rank() == 0)) {
+    if (held.count() > 0 &&
+        (!sharded || parameters.section_of(parameter) != nullptr || parallel.replicas.rank() == 0)) {
       add_squares(parameters.values_in(held), layer);
     }
     if (!parameter.frozen()) {

@@ -102,14 +102,15 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
       continue;
     }
     // Frozen parameters, which are in none of the stage's buckets, are divided as a bucket is.
-    BufferShards const of_section({{parameter->section}}, shape.size(replica_axes()));
+    BufferShards const of_section({{.range = parameter->section, .parts = parameter->section_parts}},
+                                  shape.size(replica_axes()));
     BufferShards const& parts = chunk.key == 0 ? of_section : parts_[static_cast<std::size_t>(stage)];
     std::int64_t const begin = parameter->place.begin;
     IndexRange const in_buffer{begin + wanted.begin, begin + wanted.end};
     auto bucket = std::ranges::partition_point(
         parts.buckets(), [&](BufferShards::Bucket const& each) { return each.range.end <= in_buffer.begin; });
     for (; bucket != parts.buckets().end() && bucket->range.begin < in_buffer.end; ++bucket) {
-      for (int replica = 0; replica < shape.size(replica_axes()); ++replica) {
+      for (int replica = 0; replica < parts.first_copy(*bucket); ++replica) {
         IndexRange const owned = common(in_buffer, parts.part(*bucket, replica));
         add(shape.rank_at(replica_axes(), replica, holder), {owned.begin - begin, owned.end - begin});
       }

@@ -119,7 +119,7 @@ class Digests {
 
   void add_values(ParameterSet const& parameters) {
     for (Parameter const& parameter : parameters.all()) {
-      if (!parameter.gathered) {
+      if (parameters.section_of(parameter) == nullptr) {
         add(parameter.placement(), fmt::format("parameter {}", parameter.spec.name), parameter.value);
       } else if (IndexRange const held = parameters.held_places(parameter); held.count() > 0) {
         add(parameter.placement(), fmt::format("parameter {}", heddle::describe(parameter, held)),

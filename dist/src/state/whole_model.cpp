@@ -18,6 +18,7 @@ struct SentDescription {
   Shape shape;
   IndexRange place;
   IndexRange section;
+  std::int64_t section_parts = 0;
   std::int64_t trained = 0;
   std::int64_t rounded = 0;
   std::int64_t matrix = 0;
@@ -65,9 +66,9 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
     }
     DividedSection const* const section = parameters.section_of(parameter->place.begin);
     sent.push_back({placement.global_shape, parameter->place, section != nullptr ? section->range : IndexRange(),
-                    parameter->place.end <= parameters.gradient_size() ? 1 : 0, parameter->spec.rounded ? 1 : 0,
-                    parameter->spec.matrix ? 1 : 0, std::ssize(placement.shards), std::ssize(parameter->state),
-                    static_cast<std::int64_t>(stages.size() - before)});
+                    section != nullptr ? section->parts : 0, parameter->place.end <= parameters.gradient_size() ? 1 : 0,
+                    parameter->spec.rounded ? 1 : 0, parameter->spec.matrix ? 1 : 0, std::ssize(placement.shards),
+                    std::ssize(parameter->state), static_cast<std::int64_t>(stages.size() - before)});
   }
   auto const all_sent = gather_lists<SentDescription>(parallel.pipeline, sent);
   auto const all_texts = gather_texts(parallel.pipeline, texts);
@@ -87,6 +88,7 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
                                .placement = {.global_shape = each.shape, .stages = {holder, holder + each.stages}},
                                .place = each.place,
                                .section = each.section,
+                               .section_parts = static_cast<int>(each.section_parts),
                                .trained = each.trained != 0,
                                .rounded = each.rounded != 0,
                                .matrix = each.matrix != 0});

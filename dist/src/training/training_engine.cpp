@@ -23,7 +23,7 @@ bool is_finite(StepResult const& result) {
 TrainingEngine::TrainingEngine(Setup const& setup)
     : setup_(setup),
       row_split_(row_split_of(setup.parallel)),
-      parameters_(setup.parallel.mesh, min_divided(setup.config.parallel)),
+      parameters_(setup.parallel.mesh, min_divided(setup.config.parallel), setup.config.parallel.expert),
       row_losses_(statistics_dtype(setup.dtype)) {
   Config const& config = setup.config;
   plan_ =

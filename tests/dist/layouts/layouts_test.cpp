@@ -222,5 +222,30 @@ TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
   }
 }
 
+// Each layout with replicas, with each number of them that can divide the experts, trains one kind, in turn.
+TEST_F(LayoutsTest, ModelsWhoseExpertsReplicasDivideTrainAsOnOneRank) {
+  std::vector<Variant> variants = other_variants();
+  std::erase_if(variants, [](Variant const& variant) {
+    return !has_experts(description_of(config_of(variant, Layout()).model));
+  });
+  ASSERT_EQ(variants.size(), 2U);
+  std::size_t runs = 0;
+  for (Layout layout : layouts_on(world_.size())) {
+    for (int const expert : divisors_of(layout.shard_optimizer ? layout.replicas() : 1)) {
+      layout.expert = expert;
+      Variant const& variant = variants[runs % variants.size()];
+      Variant const& other = variants[(runs + 1) % variants.size()];
+      bool const supported = supports(config_of(variant, layout), layout);
+      if (expert > 1) {
+        compare(supported ? variant : other, layout, few_steps);
+        ++runs;
+      }
+    }
+  }
+  if (world_.rank() == 0) {
+    fmt::print("{} runs with divided experts\n", runs);
+  }
+}
+
 }  // namespace
 }  // namespace heddle

@@ -35,12 +35,15 @@ Bits held_bits(ParameterSet const& parameters, ParameterSet const& like) {
 
 class GatheredParametersTest : public DistTest {
  protected:
+  /// Compares a layout in which replicas divide parameters, all or only experts, with the one where they do not.
   void expect_same_bits(Variant const& variant, Layout layout, DType dtype = DType::float32) {
-    SCOPED_TRACE(describe(variant) + ", " + describe(layout));
     layout.shard_optimizer = true;
-    LayoutRun whole(variant, layout, world_, dtype);
-    layout.shard_parameters = true;
+    layout.shard_parameters = layout.shard_parameters || layout.expert == 1;
+    SCOPED_TRACE(describe(variant) + ", " + describe(layout));
     LayoutRun divided(variant, layout, world_, dtype);
+    layout.shard_parameters = false;
+    layout.expert = 1;
+    LayoutRun whole(variant, layout, world_, dtype);
     ParameterSet const& parameters = divided.engine().parameters();
     ASSERT_FALSE(parameters.sections().empty());
     for (int step = 0; step < 3; ++step) {
@@ -82,6 +85,27 @@ TEST_F(GatheredParametersTest, DeterministicTrainingIsBitwiseThatOfWholeParamete
       // A matrix whose gradient is a sum over the tensor group lies after the norms that follow it.
       expect_same_bits({NormPlacement::pre, true, experts + keys},
                        {.shape = shape, .sequence_parallel = shape.size(MeshAxis::tensor) > 1});
+    }
+  }
+}
+
+// The rows of an expert from each rank are multiplied by themselves, as on the rank that they come from.
+TEST_F(GatheredParametersTest, DeterministicTrainingIsBitwiseTheSameWithDividedExperts) {
+  std::string const layers =
+      "encoder_sublayers = [\"self_attention\", \"mixture_of_experts\"]\n"
+      "decoder_sublayers = [\"self_attention\", \"cross_attention\", \"mixture_of_experts\"]\n";
+  std::string const dropout = "activation_dropout = 0.2\nactivation = \"swiglu\"\n";
+  std::string const keys = "[train]\ndeterministic = true";
+  for (MeshShape const& shape : shapes_of(world_.size())) {
+    for (int const expert : divisors_of(shape.size(replica_axes()))) {
+      if (expert > 1) {
+        expect_same_bits({NormPlacement::pre, true, layers + dropout + keys}, {.shape = shape, .expert = expert});
+        expect_same_bits({NormPlacement::post, false, layers + "recompute = \"layer\"\n" + keys},
+                         {.shape = shape,
+                          .sequence_parallel = shape.size(MeshAxis::tensor) > 1,
+                          .shard_parameters = true,
+                          .expert = expert});
+      }
     }
   }
 }

@@ -34,7 +34,7 @@ WholeModel whole_model(Config config, Registries const& registries, VocabularySi
 
 void resolve_validate_bleu(Config& config, Registries const& registries) {
   if (!config.train.places.given("validate_bleu") &&
-      (config.parallel.shard_parameters || !config.train.validate_metrics.empty() ||
+      (divides_model(config.parallel) || !config.train.validate_metrics.empty() ||
        !registries.tasks.of(config).translates() ||
        no_translation_reason(describe_model(config.model, registries.layers)))) {
     config.train.validate_bleu = false;
@@ -59,12 +59,12 @@ void require_no_translation(Config const& config, Registries const& registries) 
     sets.push_back(set);
   }
   for (std::string const& set : sets) {
-    if (config.parallel.shard_parameters && !translation_metrics(config, registries.metrics, set).empty()) {
+    if (divides_model(config.parallel) && !translation_metrics(config, registries.metrics, set).empty()) {
       throw ConfigError(
-          "{} = true: no rank has the model with which to translate the validation data; expected "
+          "{}: no rank has the model with which to translate the validation data; expected "
           "train.validate_bleu = false and no metrics of translations, which `heddle evaluate` measures with a "
           "checkpoint",
-          config.parallel.places.of("shard_parameters"));
+          config.parallel.places.of(config.parallel.expert > 1 ? "expert" : "shard_parameters"));
     }
   }
 }

@@ -32,6 +32,7 @@ json::object layout_of(Config const& config, Mesh const& mesh, std::size_t ranks
   object["sequence_parallel"] = parallel.sequence_parallel;
   object["shard_optimizer"] = shards_optimizer(parallel);
   object["shard_parameters"] = parallel.shard_parameters;
+  object["expert"] = parallel.expert;
   return object;
 }
 
@@ -281,7 +282,10 @@ MeshText describe_mesh(json::object const& mesh) {
   bool const sharded = layout.at("shard_optimizer").as_bool() && size(MeshAxis::data) * size(MeshAxis::context) > 1;
   json::value const* const parameters = layout.if_contains("shard_parameters");  // nor have they this one
   bool const divided = parameters != nullptr && parameters->as_bool();
-  line += !sharded ? "\n" : divided ? ", parameters sharded\n" : ", optimizer sharded\n";
+  line += !sharded ? "" : divided ? ", parameters sharded" : ", optimizer sharded";
+  json::value const* const expert = layout.if_contains("expert");
+  bool const has_experts = expert != nullptr && expert->to_number<int>() > 1;
+  line += has_experts ? fmt::format(", experts over {} ranks\n", expert->to_number<int>()) : "\n";
   std::string table;
   for (std::size_t stage = 0; stage < stages.size() && stages.size() > 1; ++stage) {
     json::object const& own = stages[stage].as_object();

@@ -177,6 +177,7 @@ struct ParallelConfig {
   bool shard_optimizer = false;
   bool shard_parameters = false;                ///< and what else the replicas keep of them: see shards_optimizer
   std::int64_t shard_min_parameters = 100'000;  ///< of a unit's, see ParameterSet
+  int expert = 1;                               ///< replicas in a row that divide the experts of each mixture
   bool checked = false;                         ///< ranks compare what they call before each collective
   KeyLocations places{.section = "parallel"};
 
@@ -185,7 +186,12 @@ struct ParallelConfig {
 
 /// Whether the replicas divide the optimizer's state.
 inline bool shards_optimizer(ParallelConfig const& parallel) {
-  return parallel.shard_optimizer || parallel.shard_parameters;
+  return parallel.shard_optimizer || parallel.shard_parameters || parallel.expert > 1;
+}
+
+/// Whether no replica has all of the model's parameters.
+inline bool divides_model(ParallelConfig const& parallel) {
+  return parallel.shard_parameters || parallel.expert > 1;
 }
 
 /// The least size of what the replicas divide of the parameters; none: they do not. See ParameterSet.

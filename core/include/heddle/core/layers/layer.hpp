@@ -6,6 +6,7 @@
 #include <heddle/core/config/model_config.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/registry.hpp>
+#include <heddle/core/operations/work_observer.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <heddle/core/tensor/arena.hpp>
@@ -158,6 +159,10 @@ class Layer {
     Saved saved;
     return forward(context, input, saved);
   }
+
+  /// Takes part in the collectives over replicas that others' forward or backward call makes, for a micro-batch that
+  /// this replica does not have. `context` has no pack. `saved` is one for both directions.
+  virtual void attend(LayerContext& /*context*/, Direction /*direction*/, Saved& /*saved*/) const {}
 };
 
 /// The description that a layer is built from. Parameters are declared under `name`, so code, config and checkpoint

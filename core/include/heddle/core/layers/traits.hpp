@@ -25,6 +25,7 @@ struct LayerCapabilities {
 struct LayerUse {
   int tensor = 1;   ///< ranks that share its work
   int context = 1;  ///< ranks that share its sequences' tokens
+  int expert = 1;   ///< replicas that divide its experts
   ContextMode context_mode = ContextMode::ring;
   bool sequence_parallel = false;
   bool decode = false;

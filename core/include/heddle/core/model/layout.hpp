@@ -15,6 +15,9 @@ namespace heddle {
 std::string layout_problem(Config const& config, ModelDescription const& model, MeshShape const& shape,
                            std::int64_t longest_sequence);
 
+/// Whether the model has a layer whose experts parallel.expert can divide.
+bool has_experts(ModelDescription const& model);
+
 /// The sizes of [parallel]; data is 0 where it is open.
 MeshShape shape_of(ParallelConfig const& parallel);
 void set_shape(ParallelConfig& parallel, MeshShape const& shape);

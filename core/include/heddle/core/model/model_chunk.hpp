@@ -51,8 +51,9 @@ class ModelChunk {
   void set_teachers(std::vector<Teacher const*> teachers, double weight);
 
   /// Gathers what a pass of forward (`training`: with the loss's gradient) or of backward uses, as the pass itself
-  /// does, and computes nothing: for a replica that has no micro-batch where others have one.
-  void attend(ParameterAccess& access, Direction direction, bool training) const;
+  /// does, and computes only what layers do for other replicas (Layer::attend): for a replica that has no micro-batch
+  /// where others have one. `context` has no pack.
+  void attend(LayerContext& context, Direction direction, bool training, Saved& saved) const;
 
   /// Notifies of each layer, with inputs and output; null: no observer.
   void observe(WorkObserver* observer);

@@ -47,6 +47,8 @@ class ResidualStack {
   /// Notifies of each sublayer, forward and backward, with the norm after it; null: no observer.
   void observe(WorkObserver* observer) { observer_ = observer; }
   std::vector<DecodeCache> make_caches() const { return std::vector<DecodeCache>(sublayers_.size()); }
+  /// Does what Layer::attend says for all layers, with units gathered as in the passes.
+  void attend(LayerContext& context, Direction direction, Saved& saved) const;
   /// Adds the uses of the sublayers' units in a pass of forward or backward, in their order.
   void add_uses(Direction direction, std::vector<UnitUse>& uses) const;
 
@@ -117,6 +119,9 @@ class ResidualStack {
   HiddenStates infer(LayerContext& context, HiddenStates const& input, RunBranch const& run) const;
   HiddenStates run_branch(LayerContext& context, Sublayer const& sublayer, HiddenStates const& input,
                           SublayerActivations& activations) const;
+  /// Calls `use(index, direction)` for each use of a sublayer in a pass, in their order.
+  template <class Use>
+  void for_each_use(Direction direction, Use const& use) const;
   /// The norm after the sum with sublayer `index`'s branch: its own (post-LN), or the next one's or the final one; none
   /// at the end of a stage that does not end the stack.
   Norm const& norm_after(std::size_t index) const;

@@ -215,7 +215,11 @@ class ParallelState {
 
   /// The ranks that differ from this one only along `axes`, in ascending order. A group along several axes is made by
   /// the first call, which is collective over the world; copies of this state share it.
-  Communicator group(MeshAxes const& axes) const;
+  Communicator group(MeshAxes const& axes) const { return group(mesh.group(axes)); }
+  /// The same for another group of the mesh.
+  Communicator group(MeshGroup const& group) const;
+  /// Makes `experts`; collective over the world.
+  void divide_experts(int ranks) { experts = group(mesh.replica_run(ranks)); }
 
   Mesh mesh;
   Communicator world = Communicator::self();
@@ -224,6 +228,7 @@ class ParallelState {
   Communicator context = Communicator::self();
   Communicator tensor = Communicator::self();
   Communicator replicas = Communicator::self();  ///< the ranks that hold the same parameter shards: replica_axes
+  Communicator experts = Communicator::self();   ///< this rank's run of replicas that divides the experts of mixtures
   bool sequence_parallel = false;                ///< the tensor group divides the residual stream's rows
   ContextMode context_mode = ContextMode::ring;
 

@@ -107,6 +107,10 @@ class Mesh {
   int coordinate(MeshAxis axis) const { return shape_.coordinate(axis, rank_); }
   int rank() const { return rank_; }
   MeshGroup group(MeshAxes const& axes) const;
+  /// The replicas (replica_axes) are cut into runs of `ranks` neighbours, which divide their number: this rank's run,
+  /// and the ranks that have its place in the runs.
+  MeshGroup replica_run(int ranks) const;
+  MeshGroup across_replica_runs(int ranks) const;
   std::string to_string() const { return shape_.to_string(); }
 
  private:

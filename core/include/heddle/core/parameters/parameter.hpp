@@ -44,6 +44,8 @@ struct ParameterSpec {
   bool matrix = false;
   /// Whether its uses round it to the activations' dtype: it may be gathered in that (see DividedSection).
   bool used_rounded = false;
+  /// Whether its first axis is a mixture's experts, each of which is used by itself: replicas may divide them.
+  bool of_experts = false;
 
   std::string const& key() const { return initializer_key.empty() ? name : initializer_key; }
 };
@@ -97,18 +99,23 @@ struct ParameterBlock {
   WeightVersion weight_version() const;
 };
 
-/// Consecutive places of a set's buffers whose values the replicas divide: each holds an equal part, in their order.
+/// Consecutive places of a set's buffers whose values neighbours among the replicas divide: each holds an equal part,
+/// in their order. Other runs of as many replicas hold copies of the parts.
 struct DividedSection {
   IndexRange range;
-  IndexRange own;  ///< this rank's part
+  IndexRange own;         ///< this rank's part
+  int parts = 1;          ///< ranks that divide it
+  bool in_parts = false;  ///< each rank uses its own part, as experts are used; otherwise all is gathered for a use
   bool rounded = false;
   bool used_rounded = false;  ///< ParameterSpec::used_rounded, of all of them
   bool trained = false;
   /// Whether the gradient is divided, too. It is whole where a pass uses the parameters several times: the sum of the
   /// uses comes first, as on one rank.
   bool divides_gradient = false;
-  Tensor values{};    ///< [range], while they are gathered, in bfloat16 where used_rounded and the activations are
-  Tensor gradient{};  ///< [range], of one micro-batch, while a pass computes it; only with divides_gradient
+  Tensor values{};  ///< [range], while they are gathered, in bfloat16 where used_rounded and the activations are
+  /// Of one micro-batch, while a pass computes it; only with divides_gradient: [range]. Of a section that is used in
+  /// parts [parts, own], for the gradients from each rank's rows; empty where they are added up in this rank's part.
+  Tensor gradient{};
 };
 
 /// Parameters that are used together: a sublayer's, or a table. Where a set divides its values, the matrices among them
@@ -131,12 +138,18 @@ struct ParameterUnit {
 /// With `min_divided` the replicas divide the values of each unit whose matrices have at least that many elements in
 /// one part of the buffers. Places stay those of the whole buffers; memory is only there for what this rank holds, so
 /// that a Parameter's `value` is empty but for the time that the unit is gathered (see bind_unit).
+///
+/// With `expert_ranks` runs of so many replicas divide the experts of mixtures (ParameterSpec::of_experts), whose
+/// number they divide: `value` and `gradient` are then those of this rank's experts, [experts / expert_ranks, …]. In a
+/// pass with DividedSection::gradient the latter is [experts, …], of this rank's experts from the rows of each rank of
+/// the run.
 class ParameterSet {
  public:
-  explicit ParameterSet(Mesh const& mesh, std::optional<std::int64_t> min_divided = std::nullopt);
+  explicit ParameterSet(Mesh const& mesh, std::optional<std::int64_t> min_divided = std::nullopt, int expert_ranks = 1);
 
   /// Whether the replicas divide the values of large units.
   bool divides_units() const { return min_divided_.has_value(); }
+  int expert_ranks() const { return expert_ranks_; }
   /// Declares a parameter with one use: the layer that is being built. Throws Error for a name that is taken and
   /// ConfigError where a rank would hold nothing of the parameter.
   Parameter& declare(ParameterSpec spec);
@@ -206,6 +219,13 @@ class ParameterSet {
   std::vector<DividedSection const*> sections() const;
   /// The section that has the place; null if there is none.
   DividedSection const* section_of(std::int64_t place) const;
+  /// The section that has the parameter; null if there is none.
+  DividedSection const* section_of(Parameter const& parameter) const {
+    return parameter.shared ? nullptr : section_of(parameter.place.begin);
+  }
+  /// Whether a sum over the model and the replicas counts what this rank holds: Placement::counts, and of the copies of
+  /// a section's parts only the first.
+  bool counts(Parameter const& parameter) const;
   /// The places of those of a parameter's elements whose values this rank holds.
   IndexRange held_places(Parameter const& parameter) const;
   /// Must be called after the values were changed.
@@ -220,6 +240,9 @@ class ParameterSet {
   void place(Group const& group);
   /// Makes a section of the groups, which are of one unit.
   void place_section(ParameterUnit& unit, Groups groups);
+  /// Makes a section of a mixture's parameter, which is used in parts.
+  void place_experts(Parameter& parameter);
+  bool divides_experts(Group const& group) const { return expert_ranks_ > 1 && group.front()->spec.of_experts; }
   /// Whether the replicas divide the values of these groups of a unit.
   bool divides(Groups groups) const;
   bool used_once(Groups groups) const;
@@ -236,6 +259,7 @@ class ParameterSet {
 
   Mesh mesh_;
   std::optional<std::int64_t> min_divided_;
+  int expert_ranks_;
   std::deque<Parameter> parameters_;
   std::deque<ParameterBlock> blocks_;
   std::deque<ParameterUnit> units_;

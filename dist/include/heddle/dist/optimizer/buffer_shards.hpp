@@ -9,14 +9,16 @@
 namespace heddle {
 
 /// Which of `ranks` ranks owns what: keeps the state of those elements and updates them. A stage's flat buffers are cut
-/// into buckets. Each rank owns an equal part of a bucket, or one rank owns a bucket that is a whole parameter. No
-/// bucket crosses the boundary of a parameter that several stages hold, so that it is cut in the same way on all of
-/// them. Reductions, updates, plans and checkpoints ask this one layout.
+/// into buckets. Each rank owns an equal part of a bucket, or one rank owns a bucket that is a whole parameter. A
+/// bucket may have fewer parts than there are ranks: then several runs of ranks own copies of the parts. No bucket
+/// crosses the boundary of a parameter that several stages hold, so that it is cut in the same way on all of them.
+/// Reductions, updates, plans and checkpoints ask this one layout.
 class BufferShards {
  public:
   struct Bucket {
     IndexRange range;
     int owner = -1;  ///< of all of it; -1: each rank owns its part
+    int parts = 0;   ///< 0: one for each rank
   };
 
   /// Divides the gradients' buffer. A parameter with a single owner (Placement::owner), and the other members of its
@@ -29,6 +31,8 @@ class BufferShards {
   std::vector<Bucket> const& buckets() const { return buckets_; }
   /// The rank's part of the bucket; empty where another rank owns it.
   IndexRange part(Bucket const& bucket, int rank) const;
+  /// The ranks before this one own all of the bucket; the others have copies.
+  int first_copy(Bucket const& bucket) const { return bucket.parts > 0 ? bucket.parts : ranks_; }
   /// The rank's part of each bucket, in order.
   std::vector<IndexRange> parts_of(int rank) const;
 

@@ -18,8 +18,9 @@ struct Execution;
 /// Gathers the values that the replicas divide (ZeRO-3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): a unit before
 /// each use, the next one while it is used. A unit that stays in memory until its next use is not gathered again. The
 /// gradients of a use are summed over the replicas, in the order of their ranks, and each adds its part to its
-/// gradients' buffer. Memory: the two units that need most, for values and for gradients. Keeps references to the
-/// parameters and the execution.
+/// gradients' buffer. Memory: the two units that need most, for values and for gradients. Sections that are used in
+/// parts are not gathered; in a deterministic step their gradients go to the trees. Keeps references to the parameters
+/// and the execution.
 class GatheredParameters final : public ParameterAccess {
  public:
   struct Options {
@@ -72,6 +73,8 @@ class GatheredParameters final : public ParameterAccess {
 
   DType dtype_of(DividedSection const& section) const;
   std::size_t value_bytes_of(ParameterUnit const& unit) const;
+  Values* gathered(ParameterUnit& unit);
+  void begin_leaves(ParameterUnit const& unit);
   Values* find(ParameterUnit const& unit);
   Values* start_gather(ParameterUnit& unit);
   void gather_next();
@@ -94,6 +97,7 @@ class GatheredParameters final : public ParameterAccess {
   Gradient* computed_ = nullptr;       ///< of the use that has not ended; null: it has none
   std::deque<Gradient*> under_way_{};  ///< in the order of their starts, in which they are added
   ScatteredTrees* trees_ = nullptr;
+  Arena leaves_;  ///< of the unit in use
 };
 
 }  // namespace heddle

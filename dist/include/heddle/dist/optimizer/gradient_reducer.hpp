@@ -107,6 +107,7 @@ class GradientReducer {
 
  private:
   void sum_over_context() const;
+  void sum_copies() const;
 
   ParallelState parallel_;
   ParameterSet& parameters_;

@@ -28,7 +28,9 @@ class ScatteredTrees {
   /// A step of `micro_batches`, at least 1. loss_sums, float64 [n], and the gradients' buffer must be zero.
   void begin(std::int64_t micro_batches, Tensor const& loss_sums);
   /// The gradients [range.count()] that a micro-batch has left in a section; ranks without one give zeros.
-  void add(IndexRange const& range, Tensor const& gradients);
+  void add(DividedSection const& section, Tensor const& gradients) { exchange(of(section.range), gradients); }
+  /// The gradients [parts, own] of a section that is used in parts: from the rows of each rank of the run.
+  void add_parts(DividedSection const& section, Tensor const& gradients);
   /// The same of all other gradients and of the losses, which are zero afterwards.
   void round_done(Tensor const& loss_sums);
   /// This rank's parts of the gradients = the sums over the micro-batches and the context group; loss_sums = those over
@@ -46,12 +48,14 @@ class ScatteredTrees {
     std::vector<GradientTree> trees{};
   };
 
+  Trees& of(IndexRange const& range);
   void make_trees(Trees& trees, DType dtype, std::int64_t elements) const;
   void begin(Trees& trees, std::int64_t micro_batches) const;
   /// `leaves` [replica, …]: what each has left; of the last round some have none.
   void add_leaves(Trees& trees, Tensor const& leaves) const;
   void exchange(Trees& trees, Tensor const& gradients);
 
+  ParallelState parallel_;
   Communicator replicas_;
   GroupMember context_;
   ParameterSet const& parameters_;

@@ -17,6 +17,7 @@ struct LayoutChoice {
   bool zero_bubble = false;
   bool shard_optimizer = false;
   bool shard_parameters = false;  ///< only with shard_optimizer
+  int expert = 1;                 ///< above 1 only with shard_optimizer
   std::int64_t micro_batch_tokens = 4096;
 
   int size(MeshAxis axis) const { return shape.size(axis); }

@@ -15,6 +15,7 @@ struct ParameterDescription {
   Placement placement;                            ///< with its shape, shards and stages, of which there is at least one
   IndexRange place;                               ///< in the stage's buffers
   IndexRange section = {};                        ///< of the buffers, that the replicas divide; empty: all have all
+  int section_parts = 0;                          ///< DividedSection::parts
   bool trained = true;                            ///< it has a gradient
   bool rounded = false;                           ///< its value is kept in bfloat16
   bool matrix = false;                            ///< ParameterSpec::matrix
