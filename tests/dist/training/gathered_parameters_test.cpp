@@ -95,10 +95,12 @@ TEST_F(GatheredParametersTest, DeterministicTrainingIsBitwiseTheSameWithDividedE
       "encoder_sublayers = [\"self_attention\", \"mixture_of_experts\"]\n"
       "decoder_sublayers = [\"self_attention\", \"cross_attention\", \"mixture_of_experts\"]\n";
   std::string const dropout = "activation_dropout = 0.2\nactivation = \"swiglu\"\n";
-  std::string const keys = "[train]\ndeterministic = true";
+  std::string const keys =
+      "[model.encoder]\nmixture_of_experts = { experts = 12 }\n[model.decoder]\nmixture_of_experts = { experts = 12 }\n"
+      "[train]\ndeterministic = true";
   for (MeshShape const& shape : shapes_of(world_.size())) {
     for (int const expert : divisors_of(shape.size(replica_axes()))) {
-      if (expert > 1) {
+      if (expert > 1 && shape.ranks() <= 4) {
         expect_same_bits({NormPlacement::pre, true, layers + dropout + keys}, {.shape = shape, .expert = expert});
         expect_same_bits({NormPlacement::post, false, layers + "recompute = \"layer\"\n" + keys},
                          {.shape = shape,
