@@ -257,7 +257,7 @@ Dropout MixtureOfExperts::dropout_at_places(LayerContext& context, Activations c
 /// Finds the rows of this rank's experts, and allocates what their work keeps. Collective over the exchange.
 void MixtureOfExperts::plan_work(LayerContext& context, DType dtype, ExpertLinear::Counts counts,
                                  ExpertWork& work) const {
-  work.moved = exchange_.plan(counts);
+  work.moved = exchange_.plan(context, counts);
   std::int64_t const rows = work.moved.total();
   work.hidden = context.arena.allocate(dtype, {rows, (gate_ ? 2 : 1) * up_.local_outputs()});
   work.activated = context.arena.allocate(dtype, {rows, up_.local_outputs()});
@@ -285,10 +285,10 @@ ActivationCall MixtureOfExperts::activation_call(ExpertWork const& work, Dropout
 /// outputs = those of the experts for `rows`, which are at their places, as is what `dropout` has.
 void MixtureOfExperts::experts_forward(LayerContext& context, ExpertWork const& work, Tensor const& rows,
                                        Dropout const& dropout, Tensor const& outputs) const {
-  exchange_.to_experts(rows, work.moved, work.rows);
+  exchange_.to_experts(context, rows, work.moved, work.rows);
   if (!work.sample.empty()) {
-    exchange_.to_experts(dropout.sample, work.moved, work.sample);
-    exchange_.to_experts(dropout.position, work.moved, work.position);
+    exchange_.to_experts(context, dropout.sample, work.moved, work.sample);
+    exchange_.to_experts(context, dropout.position, work.moved, work.position);
   }
   Tensor const x = exchange_.moves() ? work.rows : rows;
   if (gate_) {
@@ -300,7 +300,7 @@ void MixtureOfExperts::experts_forward(LayerContext& context, ExpertWork const& 
   }
   Tensor const y = exchange_.moves() ? context.arena.allocate(x.dtype(), x.shape()) : outputs;
   down_.forward(context, work.activated, work.moved.counts, y);
-  exchange_.from_experts(y, work.moved, outputs);
+  exchange_.from_experts(context, y, work.moved, outputs);
 }
 
 HiddenStates MixtureOfExperts::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
@@ -376,7 +376,7 @@ void MixtureOfExperts::experts_backward(LayerContext& context, ExpertWork const&
   ExpertLinear::Counts const counts = work.moved.counts;
   Tensor const x = moves ? work.rows : rows;
   Tensor const grad_rows = moves ? context.arena.allocate(x.dtype(), x.shape()) : grad;
-  exchange_.to_experts(grad, work.moved, grad_rows);
+  exchange_.to_experts(context, grad, work.moved, grad_rows);
   Tensor const grad_activated = context.arena.allocate(work.activated.dtype(), work.activated.shape());
   down_.backward(context, grad_rows, work.activated, counts, grad_activated, false);
   Tensor const grad_hidden = gate_ ? context.arena.allocate(work.hidden.dtype(), work.hidden.shape()) : grad_activated;
@@ -389,7 +389,7 @@ void MixtureOfExperts::experts_backward(LayerContext& context, ExpertWork const&
   if (gate_) {
     gate_->backward(context, half(grad_hidden, 0), x, counts, grad_rows, true);
   }
-  exchange_.from_experts(grad_rows, work.moved, grad);
+  exchange_.from_experts(context, grad_rows, work.moved, grad);
 }
 
 /// Adds to the gradients of the router's matrix and of x (+=).

@@ -98,10 +98,15 @@ TEST_F(GatheredParametersTest, DeterministicTrainingIsBitwiseTheSameWithDividedE
   std::string const keys =
       "[model.encoder]\nmixture_of_experts = { experts = 12 }\n[model.decoder]\nmixture_of_experts = { experts = 12 }\n"
       "[train]\ndeterministic = true";
+  int runs = 0;
   for (MeshShape const& shape : shapes_of(world_.size())) {
     for (int const expert : divisors_of(shape.size(replica_axes()))) {
-      if (expert > 1 && shape.ranks() <= 4) {
+      if (expert == 1 || shape.ranks() > 4) {
+        continue;
+      }
+      if (runs++ % 2 == 0) {
         expect_same_bits({NormPlacement::pre, true, layers + dropout + keys}, {.shape = shape, .expert = expert});
+      } else {
         expect_same_bits({NormPlacement::post, false, layers + "recompute = \"layer\"\n" + keys},
                          {.shape = shape,
                           .sequence_parallel = shape.size(MeshAxis::tensor) > 1,

@@ -303,6 +303,9 @@ class ParameterAccess {
   virtual void done(ParameterUnit& unit) = 0;
   /// Moves the communication in progress on.
   virtual void progress() = 0;
+  /// Whether results and gradients may not depend on how many replicas divide experts: each rank's rows are computed by
+  /// themselves, as where nothing is divided (see DividedSection::gradient).
+  virtual bool keeps_ranks_apart() const = 0;
 };
 
 }  // namespace heddle

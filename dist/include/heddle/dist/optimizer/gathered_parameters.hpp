@@ -39,6 +39,7 @@ class GatheredParameters final : public ParameterAccess {
   void use(ParameterUnit& unit, bool gradient) override;
   void done(ParameterUnit& unit) override;
   void progress() override;
+  bool keeps_ranks_apart() const override { return trees_ != nullptr; }
   /// Returns when all gradients of the step are in this rank's buffer. Collective over the replicas.
   void finish();
   /// Takes the gradients to these trees from now on, one micro-batch after the other; null: to the buffer again.
