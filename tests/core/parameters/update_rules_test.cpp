@@ -187,8 +187,9 @@ TEST(UpdateRules, AValueInBfloat16CannotBeTrained) {
 TEST(UpdateRules, AParameterThatBalancesHasNoGradient) {
   KernelRegistries const registries;
   ParameterSet set{Mesh()};
-  Parameter const& bias = set.declare({.name = "bias", .placement = {{4}}, .balances = true});
-  Parameter const& weight = set.declare({.name = "weight", .placement = {{4}}});
+  Parameter const& bias =
+      set.declare({.name = "bias", .placement = {{4}}, .initializer = Initializer::zeros(), .balances = true});
+  Parameter const& weight = set.declare({"weight", {{4}}, Initializer::zeros()});
   assign_rules({}, registries, set);
   set.allocate(DType::float32);
   EXPECT_TRUE(bias.frozen());

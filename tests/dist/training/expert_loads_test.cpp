@@ -8,7 +8,7 @@
 namespace heddle {
 namespace {
 
-constexpr int steps = 3;
+constexpr int loaded_steps = 3;
 
 using Loads = std::map<std::string, ExpertLoad>;
 
@@ -32,7 +32,7 @@ struct Trained {
 Trained train(Variant const& variant, Layout const& layout, Communicator const& world) {
   LayoutRun run(variant, layout, world);
   Trained trained;
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < loaded_steps; ++step) {
     trained.results.push_back(run.step(step, {}));
   }
   for (Parameter const& parameter : run.engine().parameters().all()) {
@@ -61,7 +61,7 @@ TEST_F(ExpertLoadsTest, AreThoseOfOneRankInEveryLayout) {
     Variant const variant = variant_for(layout, 0.01);
     Trained const expected = train(variant, Layout{}, Communicator::self());
     Trained const found = train(variant, layout, world_);
-    for (std::size_t step = 0; step < steps; ++step) {
+    for (std::size_t step = 0; step < loaded_steps; ++step) {
       Loads const ours = by_layer(found.results[step]);
       Loads const theirs = by_layer(expected.results[step]);
       ASSERT_EQ(ours.size(), 3U);
