@@ -105,7 +105,8 @@ inline std::vector<Variant> other_variants() {
        "mixture_of_experts = { experts = 8, experts_per_token = 1, load_balance_loss = 0.3 }"},
       {NormPlacement::post, true,
        "recompute = \"layer\"\n[model.encoder.layer.4]\nsublayers = [\"self_attention\", \"mixture_of_experts\"]\n"
-       "mixture_of_experts = { experts = 4, scoring = \"sigmoid\", capacity_factor = 0.6, load_balance_loss = 0.2 }"},
+       "mixture_of_experts = { experts = 4, scoring = \"sigmoid\", capacity_factor = 0.6, load_balance_loss = 0.2, "
+       "balance_bias_rate = 0.01 }"},
       // The students of Kim et al. 2019.
       {NormPlacement::post, true,
        "decoder_sublayers = [\"ssru\", \"cross_attention\", \"feed_forward\"]\n"

@@ -6,6 +6,7 @@
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/parameters/parameter.hpp>
+#include <heddle/core/tensor/doubles.hpp>
 #include <iterator>
 #include <map>
 #include <numbers>
@@ -182,6 +183,26 @@ ParameterBlock& ParameterSet::declare_block(std::vector<ParameterSpec> specs) {
     block.members.push_back(&parameter);
   }
   return blocks_.emplace_back(std::move(block));
+}
+
+ChoiceCounts& ParameterSet::count_choices(ChoiceCounts counts) {
+  return choices_.emplace_back(std::move(counts));
+}
+
+/// Makes the counts' memory, once.
+void ParameterSet::bind_choices() {
+  std::int64_t size = 0;
+  for (ChoiceCounts const& layer : choices_) {
+    size += layer.experts + 1;
+  }
+  if (size > 0 && choice_sums_.empty()) {
+    choice_sums_ = from_doubles(std::vector<double>(static_cast<std::size_t>(size)), DType::float64, {size});
+  }
+  std::int64_t place = 0;
+  for (ChoiceCounts& layer : choices_) {
+    layer.sums = choice_sums_.rows(place, layer.experts + 1);
+    place += layer.experts + 1;
+  }
 }
 
 void ParameterSet::share_values(ParameterSet const& owner, std::function<bool(std::string const& name)> const& chosen) {
@@ -504,6 +525,7 @@ void ParameterSet::bind(Tensor const& values, Tensor const& gradients, Tensor co
   values_ = values;
   gradients_ = gradients;
   rounded_ = rounded;
+  bind_choices();
   for (Parameter& parameter : parameters_) {
     if (!parameter.shared) {
       bind_values(parameter);

@@ -7,6 +7,7 @@
 #include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/parallel/mesh.hpp>
+#include <heddle/core/parameters/choice_counts.hpp>
 #include <heddle/core/parameters/placement.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 #include <map>
@@ -46,6 +47,8 @@ struct ParameterSpec {
   bool used_rounded = false;
   /// Whether its first axis is a mixture's experts, each of which is used by itself: replicas may divide them.
   bool of_experts = false;
+  /// No rule updates it, and it has no gradient: a step changes it by ChoiceCounts, if its group is not frozen.
+  bool balances = false;
 
   std::string const& key() const { return initializer_key.empty() ? name : initializer_key; }
 };
@@ -163,6 +166,11 @@ class ParameterSet {
   /// Declares that these parameters are used together; it lives as long as the set. What several units name is theirs
   /// at any time: it stays whole.
   ParameterUnit& add_unit(std::span<Parameter const* const> used);
+  /// Declares counts of a layer's choices, zero when the set is allocated; they live as long as the set.
+  ChoiceCounts& count_choices(ChoiceCounts counts);
+  std::deque<ChoiceCounts> const& choices() const { return choices_; }
+  /// All of their sums, one layer's after the other's; empty if there are none.
+  Tensor const& choice_sums() const { return choice_sums_; }
   /// Takes the values of another set's parameters with the same names, of which `chosen` is true, where they are, and
   /// with their ids, so that a packed copy serves both sets: they have no place and no gradient here. A block is taken
   /// whole or not at all, and nothing twice. Called before `arrange`; the owner's values do not change afterwards.
@@ -250,6 +258,7 @@ class ParameterSet {
   IndexRange held(IndexRange const& places, bool gradient) const;
   Tensor whole_values(IndexRange const& places) const;
   Tensor whole_gradient(IndexRange const& places) const;
+  void bind_choices();
   void bind_values(Parameter& parameter);
   void bind_values(ParameterBlock& block);
   void bind_gradient(Parameter& parameter, bool frozen);
@@ -265,6 +274,8 @@ class ParameterSet {
   std::deque<ParameterUnit> units_;
   std::deque<DividedSection> sections_;  ///< by their places
   std::vector<Parameter const*> uses_;
+  std::deque<ChoiceCounts> choices_;
+  Tensor choice_sums_;
   std::int64_t size_ = 0;
   std::int64_t gradient_size_ = 0;
   std::int64_t value_size_ = 0;
