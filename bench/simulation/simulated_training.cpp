@@ -119,6 +119,7 @@ Simulated simulate(Run& run, MpiSession const& session) {
   parallel.sequence_parallel = run.config.parallel.sequence_parallel;
   parallel.context_mode = run.config.parallel.context_mode;
   parallel.divide_experts(run.config.parallel.expert);
+  parallel.divide_parameters(shards_of(run.config.parallel));
   Registries const registries{KernelRegistries().dry_run(run.kernels), run.registries.layers};
   Arena scratch;
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};

@@ -151,6 +151,7 @@ inline std::vector<Layout> layouts_on(int ranks) {
       bool const only_data = plain.size(MeshAxis::data) == plain.shape.ranks();
       if (!idle && layout.shard_optimizer && !layout.zero_bubble && (only_data || std::popcount(bits & 7U) % 2 == 0)) {
         layout.shard_parameters = true;
+        layout.shard_ranks = plain.replicas() == 4 && !layout.sequence_parallel ? 2 : 0;
         only_data ? layouts.push_back(layout) : static_cast<void>(layouts.back() = layout);
       }
     }
@@ -169,6 +170,7 @@ inline ParallelState parallel_of(Layout const& layout, Communicator const& world
   parallel.sequence_parallel = layout.sequence_parallel;
   parallel.context_mode = layout.context_mode;
   parallel.divide_experts(layout.expert);
+  parallel.divide_parameters(layout.shard_parameters ? std::max(1, layout.shard_ranks) : 1);
   return parallel;
 }
 

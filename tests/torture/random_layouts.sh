@@ -44,6 +44,16 @@ draw_model() {
     window) model+=(model.decoder.self_attention.window=3) ;;
     score) model+=(model.decoder.self_attention.score=additive) ;;
   esac
+  # A balance is of micro-batches, which one rank cuts in another way; in bfloat16 rounding chooses other experts.
+  experts=1
+  [ "$precision $(one_of none mixture)" = "float32 mixture" ] || return 0
+  experts=$(one_of 4 6 8)
+  for stack in encoder decoder; do
+    [ "$kind" != both ] && [ "$kind" != $stack ] ||
+      model+=("model.$stack.mixture_of_experts={ experts = $experts, load_balance_loss = 0.0 }"
+        "model.$stack.layer.1.sublayers=$([ "$kind $stack" = "both decoder" ] &&
+          echo '["self_attention", "cross_attention", "mixture_of_experts"]' || echo '["self_attention", "mixture_of_experts"]')")
+  done
 }
 # draw_layout: ranks, and keys of a random layout for them, in layout[].
 draw_layout() {
@@ -58,9 +68,13 @@ draw_layout() {
   ((pipeline == 1)) || layout+=(parallel.pipeline_schedule="$(one_of 1f1b 1f1b interleaved)" parallel.zero_bubble="$(one_of true false)")
   ((context == 1)) || layout+=(parallel.context_mode="$(one_of ring ulysses)")
   ((data == 1)) || layout+=(parallel.shard_optimizer="$(one_of true false)" train.deterministic="$(one_of true false)")
+  local runs
+  runs=$(one_of 1 2 3 4 8)
+  ((experts == 1 || (data * context) % runs || experts % runs)) || layout+=(parallel.expert="$runs")
   # Zero bubble is refused beside sharded parameters.
   ((data * context == 1)) || [[ ${layout[*]} == *zero_bubble=true* ]] ||
-    layout+=(parallel.shard_parameters="$(one_of true false)" parallel.shard_min_parameters="$(one_of 1 3000 100000)")
+    layout+=(parallel.shard_parameters="$(one_of true false)" parallel.shard_min_parameters="$(one_of 1 3000 100000)"
+      parallel.shard_ranks="$( ((data * context > 2 && data * context % 2 == 0)) && one_of 0 2 || echo 0)")
 }
 # train RANKS DIRECTORY KEY=VALUE...: the exit code, in code; the output, in log.
 train() {

@@ -108,10 +108,13 @@ WeightVersion ParameterBlock::weight_version() const {
   return all;
 }
 
-ParameterSet::ParameterSet(Mesh const& mesh, std::optional<std::int64_t> min_divided, int expert_ranks)
-    : mesh_(mesh), expert_ranks_(expert_ranks) {
-  if (mesh.shape().size(replica_axes()) > 1) {
-    min_divided_ = min_divided;
+ParameterSet::ParameterSet(Mesh const& mesh, Division const& division) : mesh_(mesh), division_(division) {
+  int const replicas = mesh.shape().size(replica_axes());
+  if (replicas == 1) {
+    division_.min_elements.reset();
+  }
+  if (division_.unit_ranks == 0) {
+    division_.unit_ranks = replicas;
   }
 }
 
@@ -307,7 +310,7 @@ void ParameterSet::place_all(Groups groups) {
 }
 
 bool ParameterSet::divides(Groups groups) const {
-  if (!min_divided_ || groups.empty()) {
+  if (!division_.min_elements || groups.empty()) {
     return false;
   }
   std::int64_t elements = 0;
@@ -318,7 +321,7 @@ bool ParameterSet::divides(Groups groups) const {
       updated_whole = parameter->updated_whole() ? parameter : updated_whole;
     }
   }
-  bool const divided = elements >= *min_divided_;
+  bool const divided = elements >= *division_.min_elements;
   if (divided && updated_whole != nullptr) {
     throw ConfigError(
         "parallel.shard_parameters: the rule {} updates the whole matrix {}, which no rank would have; expected a rule "
@@ -347,9 +350,9 @@ void ParameterSet::place_section(ParameterUnit& unit, Groups groups) {
     size_ = group.back()->place.end = rounded_up(size_, line_elements);
   }
   section.range.end = size_ = rounded_up(size_, divisible());
-  section.parts = mesh_.shape().size(replica_axes());
+  section.parts = division_.unit_ranks;
   std::int64_t const part = section.range.count() / section.parts;
-  int const replica = mesh_.shape().place(replica_axes(), mesh_.rank());
+  int const replica = mesh_.shape().place(replica_axes(), mesh_.rank()) % section.parts;
   section.own = {section.range.begin + replica * part, section.range.begin + (replica + 1) * part};
   Parameter const& first = *groups.front().front();
   section.rounded = first.spec.rounded;
@@ -364,19 +367,19 @@ void ParameterSet::place_section(ParameterUnit& unit, Groups groups) {
 }
 
 void ParameterSet::place_experts(Parameter& parameter) {
-  if (parameter.global_shape()[0] % expert_ranks_ != 0 ||
+  if (parameter.global_shape()[0] % division_.expert_ranks != 0 ||
       parameter.local_shape.size() != reserved_elements(parameter, mesh_)) {
     throw Error("parameter {} {}: its experts and their parts must be of equal number and size on all ranks",
                 parameter.spec.name, parameter.global_shape().to_string());
   }
   if (std::ranges::count(uses_, &parameter) > 1) {
     throw ConfigError("parallel.expert = {}: {} is used by several layers; expected layers that are not tied",
-                      expert_ranks_, parameter.spec.name);
+                      division_.expert_ranks, parameter.spec.name);
   }
   size_ = rounded_up(size_, divisible());
   DividedSection& section = sections_.emplace_back();
   section.range = parameter.place = {size_, size_ + parameter.local_shape.size()};
-  section.parts = expert_ranks_;
+  section.parts = division_.expert_ranks;
   section.in_parts = true;
   std::int64_t const part = section.range.count() / section.parts;
   int const replica = mesh_.shape().place(replica_axes(), mesh_.rank()) % section.parts;

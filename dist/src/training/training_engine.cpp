@@ -33,7 +33,7 @@ std::string mixtures_of(ParameterSet const& parameters) {
 TrainingEngine::TrainingEngine(Setup const& setup)
     : setup_(setup),
       row_split_(row_split_of(setup.parallel)),
-      parameters_(setup.parallel.mesh, min_divided(setup.config.parallel), setup.config.parallel.expert),
+      parameters_(setup.parallel.mesh, division_of(setup.config.parallel)),
       row_losses_(statistics_dtype(setup.dtype)) {
   Config const& config = setup.config;
   plan_ =
@@ -52,7 +52,7 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   pipeline_.emplace(setup.parallel.pipeline, *model_, tensor_ops_, setup.execution,
                     Pipeline::Options{.split_backward = setup.split_backward || splits_backward(config.parallel)});
   if (!parameters_.sections().empty()) {
-    gathered_.emplace(setup.parallel.replicas, parameters_, kernels.select<TensorOps>({parameter_dtype(setup.dtype)}),
+    gathered_.emplace(setup.parallel, parameters_, kernels.select<TensorOps>({parameter_dtype(setup.dtype)}),
                       setup.execution,
                       GatheredParameters::Options{.activations = setup.dtype, .observer = setup.observer});
   }

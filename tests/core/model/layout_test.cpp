@@ -205,6 +205,14 @@ TEST(Layout, ExpertsThatReplicasCannotDivideAreNamed) {
                    "parallel.expert = 4"});
   expect_contains(refused(with_experts(6, 3), 4),
                   {"parallel.expert = 3 does not divide the 4 ranks of data × context"});
+  Config shards = config_with(1, 4, 1, 1);
+  shards.parallel.shard_parameters = true;
+  shards.parallel.shard_ranks = 2;
+  EXPECT_EQ(refused(shards, 4), "accepted");
+  shards.parallel.shard_ranks = 3;
+  expect_contains(refused(shards, 4), {"parallel.shard_ranks = 3 does not divide the 4 ranks of data × context"});
+  shards.parallel.shard_ranks = 1;
+  expect_contains(refused(shards, 4), {"parallel.shard_ranks = 1: a rank alone divides nothing"});
   expect_contains(refused(with_experts(0, 2), 4), {"parallel.expert = 2: no layer of the model has experts"});
 }
 

@@ -307,7 +307,7 @@ TEST(ParameterSetTest, TakesValuesOfAnotherSetWhereTheyAre) {
 // Two runs of two among four replicas.
 TEST(ParameterSetTest, RunsOfReplicasDivideExperts) {
   for (int rank = 0; rank < 4; ++rank) {
-    ParameterSet set(Mesh({1, 4, 1, 1}, rank, 4), std::nullopt, 2);
+    ParameterSet set(Mesh({1, 4, 1, 1}, rank, 4), {.expert_ranks = 2});
     ParameterSpec experts{.name = "up",
                           .placement = {.global_shape = {4, 3, 5}},
                           .initializer = Initializer::normal(1),

@@ -42,6 +42,7 @@ class GatheredParametersTest : public DistTest {
     SCOPED_TRACE(describe(variant) + ", " + describe(layout));
     LayoutRun divided(variant, layout, world_, dtype);
     layout.shard_parameters = false;
+    layout.shard_ranks = 0;
     layout.expert = 1;
     LayoutRun whole(variant, layout, world_, dtype);
     ParameterSet const& parameters = divided.engine().parameters();
@@ -112,6 +113,18 @@ TEST_F(GatheredParametersTest, DeterministicTrainingIsBitwiseTheSameWithDividedE
                           .sequence_parallel = shape.size(MeshAxis::tensor) > 1,
                           .shard_parameters = true,
                           .expert = expert});
+      }
+    }
+  }
+}
+
+// Runs of two replicas, or more, have copies of the parts.
+TEST_F(GatheredParametersTest, DeterministicTrainingIsBitwiseTheSameInRunsOfReplicas) {
+  for (MeshShape const& shape : shapes_of(world_.size())) {
+    for (int const ranks : divisors_of(shape.size(replica_axes()))) {
+      if (ranks > 1 && shape.ranks() <= 4) {
+        expect_same_bits({NormPlacement::pre, true, "[train]\ndeterministic = true"},
+                         {.shape = shape, .shard_parameters = true, .shard_ranks = ranks});
       }
     }
   }

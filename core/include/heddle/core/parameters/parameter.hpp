@@ -138,9 +138,9 @@ struct ParameterUnit {
 /// So can the part of a parameter that several stages hold or that its rule updates whole, which is alone between its
 /// neighbours: a buffer cut into that many parts is cut in the same way on all stages.
 ///
-/// With `min_divided` the replicas divide the values of each unit whose matrices have at least that many elements in
-/// one part of the buffers. Places stay those of the whole buffers; memory is only there for what this rank holds, so
-/// that a Parameter's `value` is empty but for the time that the unit is gathered (see bind_unit).
+/// With `min_elements` the replicas, or runs of them, divide the values of each unit whose matrices have at least that
+/// many elements in one part of the buffers. Places stay those of the whole buffers; memory is only there for what this
+/// rank holds, so that a Parameter's `value` is empty but for the time that the unit is gathered (see bind_unit).
 ///
 /// With `expert_ranks` runs of so many replicas divide the experts of mixtures (ParameterSpec::of_experts), whose
 /// number they divide: `value` and `gradient` are then those of this rank's experts, [experts / expert_ranks, …]. In a
@@ -148,11 +148,19 @@ struct ParameterUnit {
 /// the run.
 class ParameterSet {
  public:
-  explicit ParameterSet(Mesh const& mesh, std::optional<std::int64_t> min_divided = std::nullopt, int expert_ranks = 1);
+  /// Runs of replicas that divide parameters, in ranks.
+  struct Division {
+    std::optional<std::int64_t> min_elements = std::nullopt;
+    int unit_ranks = 0;  ///< 0: all replicas
+    int expert_ranks = 1;
+  };
+
+  explicit ParameterSet(Mesh const& mesh) : ParameterSet(mesh, Division()) {}
+  ParameterSet(Mesh const& mesh, Division const& division);
 
   /// Whether the replicas divide the values of large units.
-  bool divides_units() const { return min_divided_.has_value(); }
-  int expert_ranks() const { return expert_ranks_; }
+  bool divides_units() const { return division_.min_elements.has_value(); }
+  int expert_ranks() const { return division_.expert_ranks; }
   /// Declares a parameter with one use: the layer that is being built. Throws Error for a name that is taken and
   /// ConfigError where a rank would hold nothing of the parameter.
   Parameter& declare(ParameterSpec spec);
@@ -250,7 +258,7 @@ class ParameterSet {
   void place_section(ParameterUnit& unit, Groups groups);
   /// Makes a section of a mixture's parameter, which is used in parts.
   void place_experts(Parameter& parameter);
-  bool divides_experts(Group const& group) const { return expert_ranks_ > 1 && group.front()->spec.of_experts; }
+  bool divides_experts(Group const& group) const { return expert_ranks() > 1 && group.front()->spec.of_experts; }
   /// Whether the replicas divide the values of these groups of a unit.
   bool divides(Groups groups) const;
   bool used_once(Groups groups) const;
@@ -267,8 +275,7 @@ class ParameterSet {
   std::int64_t divisible() const;
 
   Mesh mesh_;
-  std::optional<std::int64_t> min_divided_;
-  int expert_ranks_;
+  Division division_;
   std::deque<Parameter> parameters_;
   std::deque<ParameterBlock> blocks_;
   std::deque<ParameterUnit> units_;
