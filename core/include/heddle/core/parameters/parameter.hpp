@@ -116,8 +116,8 @@ struct DividedSection {
   /// uses comes first, as on one rank.
   bool divides_gradient = false;
   Tensor values{};  ///< [range], while they are gathered, in bfloat16 where used_rounded and the activations are
-  /// Of one micro-batch, while a pass computes it; only with divides_gradient: [range]. Of a section that is used in
-  /// parts [parts, own], for the gradients from each rank's rows; empty where they are added up in this rank's part.
+  /// The gradient of one micro-batch, while a pass computes it; only with divides_gradient: [range]. For a section that
+  /// is used in parts [parts, own], the gradients from each rank's rows; empty where this rank's part adds them up.
   Tensor gradient{};
 };
 
