@@ -82,7 +82,7 @@ layouts=(data tensor pipeline context)
 sharded=(--set parallel.shard_parameters=true --set parallel.shard_min_parameters=1
   --set 'model.encoder.layer.1.sublayers=["self_attention", "mixture_of_experts"]'
   --set 'model.encoder.mixture_of_experts={ experts = 4 }')
-declare -A expert=([data]=2 [tensor]=1 [pipeline]=1 [context]=2)
+declare -A expert=([data]=2 [tensor]=1 [pipeline]=1 [context]=2 [power]=1)
 for layout in "${layouts[@]}" power; do
   of_layout=("${sharded[@]}" --set parallel.$layout=2 --set parallel.expert=${expert[$layout]})
   [ "$layout" != power ] || of_layout=(--set parallel.data=2)
