@@ -119,7 +119,8 @@ Simulated simulate(Run& run, MpiSession const& session) {
   parallel.sequence_parallel = run.config.parallel.sequence_parallel;
   parallel.context_mode = run.config.parallel.context_mode;
   parallel.divide_experts(run.config.parallel.expert);
-  Registries const registries{KernelRegistries().dry_run(run.kernels), run.registries.layers};
+  Registries registries = run.registries;
+  registries.kernels = KernelRegistries().dry_run(run.kernels);
   Arena scratch;
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
   WaitingTimes waiting;
