@@ -219,6 +219,8 @@ class StageDryRun {
     for (DividedSection const* const section : parameters.sections()) {
       work.divided_values += section->trained && !section->in_parts ? section->range.count() : 0;
       work.divided_gradients += section->divides_gradient && !section->in_parts ? section->range.count() : 0;
+      work.expert_elements += section->trained && section->in_parts ? section->range.count() : 0;
+      work.gradients_elsewhere += section->divides_gradient ? section->range.count() - section->own.count() : 0;
     }
     if (rank_.gathered) {
       work.gathered_values = rank_.gathered->value_bytes();
@@ -324,6 +326,8 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
       sum.rounded += count * layer->rounded;
       sum.divided_values += count * layer->divided_values;
       sum.divided_gradients += count * layer->divided_gradients;
+      sum.expert_elements += count * layer->expert_elements;
+      sum.gradients_elsewhere += count * layer->gradients_elsewhere;
       sum.gathered_values = std::max(sum.gathered_values, layer->gathered_values);
       sum.gathered_gradients = std::max(sum.gathered_gradients, layer->gathered_gradients);
       sum.partial_elements += count * layer->partial_elements;
@@ -366,7 +370,7 @@ std::vector<KernelCalls> update_kernels(RankWork const& work, int ranks) {
   std::int64_t const trained = work.trained();
   std::vector<KernelCalls> calls{
       {fmt::format("tensor_ops fill, {}; {}", name, timing_key(tensors)),
-       {0, static_cast<double>(trained) * element},
+       {0, static_cast<double>(trained - work.gradients_elsewhere) * element},
        1},
       {fmt::format("tensor_ops sum of squares, {}; {}", name, timing_key(tensors)), {0, own(trained) * element}, 1}};
   for (auto const& [rule, update] : work.updates) {
