@@ -121,6 +121,7 @@ Simulated simulate(Run& run, MpiSession const& session) {
   parallel.sequence_parallel = run.config.parallel.sequence_parallel;
   parallel.context_mode = run.config.parallel.context_mode;
   parallel.divide_experts(run.config.parallel.expert);
+  parallel.divide_parameters(shards_of(run.config.parallel));
   Registries registries = run.registries;
   registries.kernels = KernelRegistries().dry_run(run.kernels);
   Arena scratch;

@@ -105,7 +105,8 @@ inline std::vector<Variant> other_variants() {
        "mixture_of_experts = { experts = 8, experts_per_token = 1, load_balance_loss = 0.3 }"},
       {NormPlacement::post, true,
        "recompute = \"layer\"\n[model.encoder.layer.4]\nsublayers = [\"self_attention\", \"mixture_of_experts\"]\n"
-       "mixture_of_experts = { experts = 4, scoring = \"sigmoid\", capacity_factor = 0.6, load_balance_loss = 0.2 }"},
+       "mixture_of_experts = { experts = 4, scoring = \"sigmoid\", capacity_factor = 0.6, load_balance_loss = 0.2, "
+       "balance_bias_rate = 0.01 }"},
       // The students of Kim et al. 2019.
       {NormPlacement::post, true,
        "decoder_sublayers = [\"ssru\", \"cross_attention\", \"feed_forward\"]\n"
@@ -150,6 +151,7 @@ inline std::vector<Layout> layouts_on(int ranks) {
       bool const only_data = plain.size(MeshAxis::data) == plain.shape.ranks();
       if (!idle && layout.shard_optimizer && !layout.zero_bubble && (only_data || std::popcount(bits & 7U) % 2 == 0)) {
         layout.shard_parameters = true;
+        layout.shard_ranks = plain.replicas() == 4 && !layout.sequence_parallel ? 2 : 0;
         only_data ? layouts.push_back(layout) : static_cast<void>(layouts.back() = layout);
       }
     }
@@ -168,6 +170,7 @@ inline ParallelState parallel_of(Layout const& layout, Communicator const& world
   parallel.sequence_parallel = layout.sequence_parallel;
   parallel.context_mode = layout.context_mode;
   parallel.divide_experts(layout.expert);
+  parallel.divide_parameters(layout.shard_parameters ? std::max(1, layout.shard_ranks) : 1);
   return parallel;
 }
 

@@ -49,7 +49,7 @@ variant student 'activation_dropout = 0.1' "$(decoder $'tied_layers = [1, 1]
 sublayers = ["ssru", "cross_attention", "feed_forward"]')"
 variant experts $'activation_dropout = 0.1\nrecompute = "layer"' $'[model.encoder.layer.2]
 sublayers = ["self_attention", "mixture_of_experts"]
-mixture_of_experts = { experts = 4, capacity_factor = 1.0, router_z_loss = 0.01 }
+mixture_of_experts = { experts = 4, capacity_factor = 1.0, router_z_loss = 0.01, balance_bias_rate = 0.001 }
 [model.decoder.layer.1]
 sublayers = ["self_attention", "cross_attention", "mixture_of_experts"]
 mixture_of_experts = { experts = 3, experts_per_token = 1, shared_d_ff = 16 }'

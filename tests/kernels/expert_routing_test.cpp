@@ -41,6 +41,24 @@ TEST_F(ExpertRoutingTest, EqualLogitsGoToTheFirstExpertsInEveryImplementation) {
   }
 }
 
+/// The weights are those of the scores, and a bias of zero chooses what none does.
+TEST_F(ExpertRoutingTest, ABiasChoosesButDoesNotWeigh) {
+  ExpertRoutingCall call{tensor_of({0, 1, -1, 3, 0, 2}, DType::float32, Shape{2, 3}), 2, ExpertScoring::sigmoid};
+  for (auto const& entry : registries_.of<ExpertRouting>().entries()) {
+    call.bias = Tensor();
+    Values const unbiased = values(route(*entry.kernel, call).chosen);
+    call.bias = tensor_of({0, 0, 0}, DType::float32, Shape{3});
+    EXPECT_EQ(values(route(*entry.kernel, call).chosen), unbiased) << entry.name;
+    call.bias = tensor_of({0, 0, 0.4}, DType::float32, Shape{3});
+    ExpertRoutes const routes = route(*entry.kernel, call);
+    EXPECT_EQ(unbiased, (Values{1, 0, 0, 2})) << entry.name;
+    EXPECT_EQ(values(routes.chosen), (Values{1, 2, 2, 0})) << entry.name;
+    Values const weights = values(routes.weights);
+    EXPECT_NEAR(weights[1], 1 / (1 + std::exp(1.0)), 1e-6) << entry.name;
+    EXPECT_NEAR(weights[2], 1 / (1 + std::exp(-2.0)), 1e-6) << entry.name;
+  }
+}
+
 /// Row 2's first choice comes before row 0's second one.
 TEST_F(ExpertRoutingTest, ACapacityKeepsFirstChoicesAndThenTheFirstRows) {
   ExpertRoutingCall call{tensor_of({1, 2, 2, 1, 3, 1, 4, 1}, DType::float32, Shape{4, 2}), 2};
@@ -98,6 +116,9 @@ TEST_F(ExpertRoutingTest, WrongTensorsAreRefused) {
   call.chosen = 2;
   EXPECT_THROW(kernel->route(execution_, call, routes), Error);
   routes = routes_for(call);
+  call.bias = Tensor::allocate(DType::float32, Shape{2});
+  EXPECT_THROW(kernel->route(execution_, call, routes), Error);
+  call.bias = Tensor();
   kernel->route(execution_, call, routes);
 }
 

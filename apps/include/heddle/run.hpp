@@ -72,8 +72,10 @@ struct ValidationSamples {
 /// The content of a metrics.jsonl.
 struct RunMetrics {
   /// Every number except the step, by its key; those of attention_entropy as "attention_entropy.PATH",
-  /// those of corpus_epochs as "corpus_epochs.CORPUS", and so corpus_nll and tag_nll.
+  /// those of corpus_epochs as "corpus_epochs.CORPUS", and so corpus_nll, tag_nll, expert_entropy and expert_dropped.
   std::map<std::string, MetricSeries> series;
+  /// The experts' shares of the choices in each mixture, of the last line that has them.
+  std::map<std::string, std::vector<double>> expert_load;
   std::vector<ValidationSamples> samples;  ///< by step, ascending
   std::int64_t unreadable = 0;             ///< lines that are not a JSON object with a step: torn by a kill
 

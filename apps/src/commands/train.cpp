@@ -81,6 +81,7 @@ ParallelState make_parallel(Config const& config, Registries const& registries, 
   parallel.sequence_parallel = config.parallel.sequence_parallel;
   parallel.context_mode = config.parallel.context_mode;
   parallel.divide_experts(config.parallel.expert);
+  parallel.divide_parameters(shards_of(config.parallel));
   return parallel;
 }
 

@@ -113,6 +113,11 @@ std::int64_t columns_of_heads(ModelConfig const& model, std::string const& param
       .head_dim;
 }
 
+/// The elements of an index of the first axis; of a vector, all of them.
+std::int64_t columns_of(std::vector<std::int64_t> const& shape) {
+  return std::accumulate(shape.begin() + (shape.size() > 1 ? 1 : 0), shape.end(), std::int64_t{1}, std::multiplies());
+}
+
 /// The parameters of a form, made of a checkpoint's as they are asked for.
 class FormTensors final : public OneRankTensors {
  public:
@@ -132,7 +137,7 @@ class FormTensors final : public OneRankTensors {
   void receive(TensorChunk const& chunk, std::span<float> elements) override {
     std::string const& name = tensors_.at(chunk.tensor).name;
     std::vector<std::int64_t> const& shape = tensors_.at(chunk.tensor).shape;
-    std::int64_t const columns = shape.back();
+    std::int64_t const columns = columns_of(shape);
     IndexRange const rows{chunk.elements.begin / columns, (chunk.elements.end + columns - 1) / columns};
     std::vector<float> const values = read_rows(chunk.tensor, rows);
     Order const order = order_of(name, shape, std::ssize(shape) - 1);
@@ -152,9 +157,12 @@ class FormTensors final : public OneRankTensors {
     return name.starts_with("encoder.") ? form_.source_pieces : form_.target_pieces;
   }
 
-  /// The order of an axis of a parameter.
+  /// The order of an axis of a parameter; of experts' matrices, [experts, rows, columns], nothing is moved.
   Order order_of(std::string const& name, std::vector<std::int64_t> const& shape, std::int64_t axis) const {
-    std::int64_t const size = shape.at(static_cast<std::size_t>(axis));
+    std::int64_t const size = axis == 0 ? shape.front() : columns_of(shape);
+    if (shape.size() > 2) {
+      return same_order(size);
+    }
     bool const last = axis == std::ssize(shape) - 1;
     bool const table = name.ends_with("embedding.weight") || name == "output.weight";
     if ((table && !last) || name == "output.bias") {
@@ -191,7 +199,7 @@ class FormTensors final : public OneRankTensors {
   /// The number of a row's elements in the checkpoint.
   std::int64_t source_columns(std::string const& name, std::int64_t columns) const {
     std::string const source = source_of(name);
-    return from_.contains(source) ? from_.tensor(source).shape.back() : columns;
+    return from_.contains(source) ? columns_of(from_.tensor(source).shape) : columns;
   }
   /// Fills rows of a parameter that the checkpoint lacks.
   void make_rows(std::string const& name, std::int64_t first, std::span<float> values) const;
@@ -217,7 +225,7 @@ std::vector<float> FormTensors::read_rows(std::size_t tensor, IndexRange const& 
   std::string const& name = tensors_.at(tensor).name;
   std::vector<std::int64_t> const& shape = tensors_.at(tensor).shape;
   std::string const source = source_of(name);
-  auto const columns = static_cast<std::size_t>(source_columns(name, shape.back()));
+  auto const columns = static_cast<std::size_t>(source_columns(name, columns_of(shape)));
   std::vector<float> values(static_cast<std::size_t>(rows.count()) * columns);
   Order const order = shape.size() > 1 ? order_of(name, shape, 0) : Order{0};
   bool const is_new = !from_.contains(source);

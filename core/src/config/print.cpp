@@ -192,7 +192,8 @@ std::map<std::string, std::string> key_values(Config const& config) {
 }
 
 bool is_for_training_only(std::string_view key) {
-  constexpr std::array options{".guided_alignment_weight", ".load_balance_loss", ".router_z_loss", ".capacity_factor"};
+  constexpr std::array options{".guided_alignment_weight", ".load_balance_loss", ".router_z_loss", ".capacity_factor",
+                               ".balance_bias_rate"};
   return key.ends_with("dropout") ||
          std::ranges::any_of(options, [&](char const* option) { return key.ends_with(option); });
 }

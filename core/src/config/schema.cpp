@@ -476,6 +476,8 @@ void add_parallel(ConfigTree& tree, ParallelConfig& parallel) {
             "data ranks split parameters and gradients, too, gathered layer by layer (ZeRO-3)");
   keys.free("shard_min_parameters", parallel.shard_min_parameters, at_least(1),
             "numbers of a rank's sublayer or table below which it stays whole");
+  keys.free("shard_ranks", parallel.shard_ranks, between(0, max_ranks),
+            "data ranks in a row that split parameters, others have copies (HSDP); 0: all of them");
   keys.free("expert", parallel.expert, between(1, max_ranks), "data ranks in a row that split each mixture's experts");
   keys.free("checked", parallel.checked, "compare the ranks' calls before each collective; slow, for debugging");
 }

@@ -23,6 +23,8 @@ struct Mixture {
   bool normalized;
   double capacity_factor;
   ExpertLossFactors losses;
+  bool biased;  ///< also with a rate of 0
+  double bias_rate;
 
   explicit Mixture(LayerOptions const& options)
       : experts(options.integer("experts", 8)),
@@ -31,7 +33,9 @@ struct Mixture {
         scoring(options.text("scoring", "softmax") == "sigmoid" ? ExpertScoring::sigmoid : ExpertScoring::softmax),
         normalized(options.flag("normalize_weights", chosen > 1)),
         capacity_factor(options.number("capacity_factor", 0)),
-        losses{options.number("load_balance_loss", 0.01), options.number("router_z_loss", 0)} {
+        losses{options.number("load_balance_loss", 0.01), options.number("router_z_loss", 0)},
+        biased(options.has("balance_bias_rate")),
+        bias_rate(options.number("balance_bias_rate", 0)) {
     if (chosen > experts) {
       throw ConfigError("{} = {}: at most the {} experts of the layer", options.place("experts_per_token"), chosen,
                         experts);
@@ -93,6 +97,7 @@ class MixtureOfExperts final : public Layer {
 
   void allocate(LayerContext& context, Tensor const& input, Activations& kept) const;
   void route(LayerContext& context, Activations const& kept) const;
+  void count(LayerContext& context, Activations const& kept) const;
   void add_losses(LayerContext& context, Activations const& kept) const;
   Tensor dispatched(LayerContext& context, Activations const& kept) const;
   Dropout dropout_at_places(LayerContext& context, Activations const& kept) const;
@@ -122,6 +127,7 @@ class MixtureOfExperts final : public Layer {
   Communicator context_ranks_;
   ExpertExchange exchange_;
   Parameter& router_;
+  ChoiceCounts const& choices_;
   std::optional<ExpertLinear> gate_;
   ExpertLinear up_;
   ExpertLinear down_;
@@ -137,6 +143,17 @@ Parameter& declare_router(LayerSpec const& spec, std::int64_t experts) {
                                   .placement = {{experts, spec.model.d_model}, {}, {MeshAxis::tensor}},
                                   .initializer = Initializer::xavier_uniform(spec.model.d_model, experts),
                                   .matrix = true});
+}
+
+/// Counts the layer's choices, and declares the bias that evens them out where there is one.
+ChoiceCounts const& count_choices(LayerSpec const& spec, Mixture const& mixture) {
+  Parameter* const bias = mixture.biased ? &spec.parameters.declare({.name = spec.name + ".router.balance_bias",
+                                                                     .placement = {.global_shape = {mixture.experts}},
+                                                                     .initializer = Initializer::zeros(),
+                                                                     .balances = true})
+                                         : nullptr;
+  return spec.parameters.count_choices(
+      {.layer = spec.name, .experts = mixture.experts, .bias = bias, .bias_rate = mixture.bias_rate});
 }
 
 ExpertLinear hidden_projection(LayerSpec const& spec, std::int64_t experts, char const* name) {
@@ -163,6 +180,7 @@ MixtureOfExperts::MixtureOfExperts(LayerSpec const& spec)
       context_ranks_(spec.parallel.context),
       exchange_(spec, mixture_.experts),
       router_(declare_router(spec, mixture_.experts)),
+      choices_(count_choices(spec, mixture_)),
       gate_(problem_.gated ? std::optional(hidden_projection(spec, mixture_.experts, ".gate")) : std::nullopt),
       up_(hidden_projection(spec, mixture_.experts, ".up")),
       down_(spec.named(spec.name + ".down"), mixture_.experts, {spec.model.d_ff, spec.model.d_model},
@@ -187,8 +205,12 @@ void MixtureOfExperts::allocate(LayerContext& context, Tensor const& input, Acti
   auto const get = [&](DType dtype, Shape const& shape) { return context.arena.allocate(dtype, shape); };
   Shape const choices{rows, mixture_.chosen};
   Shape const experts{mixture_.experts};
-  kept.call = {get(real, {rows, mixture_.experts}), mixture_.chosen, mixture_.scoring, mixture_.normalized,
-               context.training ? mixture_.capacity(rows) : 0};
+  kept.call = {get(real, {rows, mixture_.experts}),
+               mixture_.chosen,
+               mixture_.scoring,
+               mixture_.normalized,
+               context.training ? mixture_.capacity(rows) : 0,
+               choices_.bias ? choices_.bias->value : Tensor()};
   if (kept.routes.host_counts.empty()) {
     kept.routes.host_counts = Tensor::allocate_on_host(DType::int32, experts);
   }
@@ -209,6 +231,7 @@ void MixtureOfExperts::allocate(LayerContext& context, Tensor const& input, Acti
 }
 
 void MixtureOfExperts::route(LayerContext& context, Activations const& kept) const {
+  ArenaScope const scope(context.arena);
   gemm_->multiply(context.execution, {.a = kept.x,
                                       .b = router_.value,
                                       .c = kept.call.logits,
@@ -216,6 +239,9 @@ void MixtureOfExperts::route(LayerContext& context, Activations const& kept) con
                                       .transpose_b = true,
                                       .b_weight = router_.weight_version()});
   routing_->route(context.execution, kept.call, kept.routes);
+  if (context.training && !context.loss_sums.empty()) {
+    count(context, kept);
+  }
   bool const balances = mixture_.losses.balance > 0 && (context.training || !context.loss_sums.empty());
   if (balances && context_ranks_.size() > 1) {
     context_ranks_.all_reduce(kept.routes.load);
@@ -223,6 +249,14 @@ void MixtureOfExperts::route(LayerContext& context, Activations const& kept) con
   if (!context.loss_sums.empty() && mixture_.has_losses()) {
     add_losses(context, kept);
   }
+}
+
+/// Adds the choices of a micro-batch to the step's.
+void MixtureOfExperts::count(LayerContext& context, Activations const& kept) const {
+  tensor_ops_->add(context.execution, choices_.sums.rows(0, mixture_.experts), kept.routes.load);
+  Tensor const dropped = context.arena.allocate(DType::float64, {1});
+  tensor_ops_->fill(context.execution, dropped, static_cast<double>(kept.routes.chosen.size() - kept.places()));
+  tensor_ops_->add(context.execution, choices_.sums.rows(mixture_.experts, 1), dropped);
 }
 
 void MixtureOfExperts::add_losses(LayerContext& context, Activations const& kept) const {
@@ -257,7 +291,7 @@ Dropout MixtureOfExperts::dropout_at_places(LayerContext& context, Activations c
 /// Finds the rows of this rank's experts, and allocates what their work keeps. Collective over the exchange.
 void MixtureOfExperts::plan_work(LayerContext& context, DType dtype, ExpertLinear::Counts counts,
                                  ExpertWork& work) const {
-  work.moved = exchange_.plan(counts);
+  work.moved = exchange_.plan(context, counts);
   std::int64_t const rows = work.moved.total();
   work.hidden = context.arena.allocate(dtype, {rows, (gate_ ? 2 : 1) * up_.local_outputs()});
   work.activated = context.arena.allocate(dtype, {rows, up_.local_outputs()});
@@ -285,10 +319,10 @@ ActivationCall MixtureOfExperts::activation_call(ExpertWork const& work, Dropout
 /// outputs = those of the experts for `rows`, which are at their places, as is what `dropout` has.
 void MixtureOfExperts::experts_forward(LayerContext& context, ExpertWork const& work, Tensor const& rows,
                                        Dropout const& dropout, Tensor const& outputs) const {
-  exchange_.to_experts(rows, work.moved, work.rows);
+  exchange_.to_experts(context, rows, work.moved, work.rows);
   if (!work.sample.empty()) {
-    exchange_.to_experts(dropout.sample, work.moved, work.sample);
-    exchange_.to_experts(dropout.position, work.moved, work.position);
+    exchange_.to_experts(context, dropout.sample, work.moved, work.sample);
+    exchange_.to_experts(context, dropout.position, work.moved, work.position);
   }
   Tensor const x = exchange_.moves() ? work.rows : rows;
   if (gate_) {
@@ -300,7 +334,7 @@ void MixtureOfExperts::experts_forward(LayerContext& context, ExpertWork const& 
   }
   Tensor const y = exchange_.moves() ? context.arena.allocate(x.dtype(), x.shape()) : outputs;
   down_.forward(context, work.activated, work.moved.counts, y);
-  exchange_.from_experts(y, work.moved, outputs);
+  exchange_.from_experts(context, y, work.moved, outputs);
 }
 
 HiddenStates MixtureOfExperts::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
@@ -376,7 +410,7 @@ void MixtureOfExperts::experts_backward(LayerContext& context, ExpertWork const&
   ExpertLinear::Counts const counts = work.moved.counts;
   Tensor const x = moves ? work.rows : rows;
   Tensor const grad_rows = moves ? context.arena.allocate(x.dtype(), x.shape()) : grad;
-  exchange_.to_experts(grad, work.moved, grad_rows);
+  exchange_.to_experts(context, grad, work.moved, grad_rows);
   Tensor const grad_activated = context.arena.allocate(work.activated.dtype(), work.activated.shape());
   down_.backward(context, grad_rows, work.activated, counts, grad_activated, false);
   Tensor const grad_hidden = gate_ ? context.arena.allocate(work.hidden.dtype(), work.hidden.shape()) : grad_activated;
@@ -389,7 +423,7 @@ void MixtureOfExperts::experts_backward(LayerContext& context, ExpertWork const&
   if (gate_) {
     gate_->backward(context, half(grad_hidden, 0), x, counts, grad_rows, true);
   }
-  exchange_.from_experts(grad_rows, work.moved, grad);
+  exchange_.from_experts(context, grad_rows, work.moved, grad);
 }
 
 /// Adds to the gradients of the router's matrix and of x (+=).
@@ -429,6 +463,8 @@ std::vector<OptionDescription> mixture_options() {
                          "in training an expert drops what exceeds this multiple of an even share; default: 0, none"),
           Option::number("load_balance_loss", "factor of the loss of an uneven load; default: 0.01"),
           Option::number("router_z_loss", "factor of the loss log²Z of the router's logits; default: 0"),
+          Option::number("balance_bias_rate",
+                         "change of each expert's bias in a step, which evens out the load; default: there is none"),
           {.name = "shared_d_ff", .meaning = "columns of an expert for all tokens; default: 0, none"}};
 }
 
@@ -485,6 +521,8 @@ std::vector<LayerTrial> mixture_trials() {
           {.name = "sigmoid and a shared expert",
            .set = [](ModelConfig& keys) { keys.biases = false; },
            .options = {{"experts", count(4)}, {"scoring", std::string("sigmoid")}, {"shared_d_ff", count(5)}}},
+          {.name = "a bias",
+           .options = {{"experts", count(3)}, {"scoring", std::string("sigmoid")}, {"balance_bias_rate", 0.01}}},
           {.name = "a capacity", .options = {{"experts", count(3)}, {"capacity_factor", 0.75}}}};
 }
 

@@ -47,15 +47,21 @@ std::string division_problem(Config const& config, MeshShape const& shape) {
 }
 
 /// Runs of replicas that do not divide them, or have no experts to divide.
-std::string expert_problem(Config const& config, ModelDescription const& model, MeshShape const& shape) {
+std::string runs_problem(Config const& config, ModelDescription const& model, MeshShape const& shape) {
   ParallelConfig const& parallel = config.parallel;
   int const replicas = shape.size(replica_axes());
   if (parallel.expert > 1 && !has_experts(model)) {
     return fmt::format("{} = {}: no layer of the model has experts", parallel.places.of("expert"), parallel.expert);
   }
-  if (replicas % parallel.expert != 0) {
-    return fmt::format("{} = {} does not divide the {} of data × context", parallel.places.of("expert"),
-                       parallel.expert, replicas == 1 ? "1 rank" : fmt::format("{} ranks", replicas));
+  for (auto const& [key, ranks] : {std::pair("expert", parallel.expert), {"shard_ranks", shards_of(parallel)}}) {
+    if (replicas % ranks != 0) {
+      return fmt::format("{} = {} does not divide the {} of data × context", parallel.places.of(key), ranks,
+                         replicas == 1 ? "1 rank" : fmt::format("{} ranks", replicas));
+    }
+  }
+  if (parallel.shard_parameters && parallel.shard_ranks == 1) {
+    return fmt::format("{} = 1: a rank alone divides nothing; expected 0, for all replicas, or at least 2",
+                       parallel.places.of("shard_ranks"));
   }
   if (parallel.expert > 1 && config.train.noise_scale) {
     return fmt::format(
@@ -140,7 +146,7 @@ std::string layout_problem(Config const& config, ModelDescription const& model, 
     problem = division_problem(config, shape);
   }
   if (problem.empty()) {
-    problem = expert_problem(config, model, shape);
+    problem = runs_problem(config, model, shape);
   }
   return problem.empty() ? pipeline_problem(config, model, shape.size(MeshAxis::pipeline)) : problem;
 }
@@ -241,6 +247,8 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   note_axis(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
   note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
   note_axis(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");
+  note(parallel.shard_ranks > 0 && !parallel.shard_parameters, parallel.places, "shard_ranks",
+       "parallel.shard_parameters is false");
   note_axis(parallel.zero_bubble, MeshAxis::pipeline, "zero_bubble");
   for (auto const& [set, key] :
        {std::pair(parallel.shard_optimizer, "shard_optimizer"), {parallel.shard_parameters, "shard_parameters"}}) {

@@ -59,6 +59,9 @@ void ExpertRouting::require_routes(ExpertRoutingCall const& call, ExpertRoutes c
   if (call.chosen < 1 || call.chosen > experts) {
     throw Error("a routing to {} of {} experts", call.chosen, experts);
   }
+  if (!call.bias.empty()) {
+    call.bias.require(call.logits.dtype(), Shape{experts}, "a routing's bias");
+  }
   Shape const choices{rows, call.chosen};
   routes.scores.require(call.logits.dtype(), call.logits.shape(), "a routing's scores");
   routes.chosen.require(DType::int32, choices, "a routing's experts");

@@ -172,17 +172,16 @@ MeshGroup Mesh::group(MeshAxes const& axes) const {
   return group;
 }
 
-MeshGroup Mesh::replica_run(int ranks) const {
+MeshGroup Mesh::replica_run(int ranks, std::string name) const {
   int const replica = shape_.place(replica_axes(), rank_);
   int const place = replica % ranks;
-  return {"experts", shape_.rank_at(replica_axes(), replica - place, rank_), place,
-          ranks};
+  return {std::move(name), shape_.rank_at(replica_axes(), replica - place, rank_), place, ranks};
 }
 
-MeshGroup Mesh::across_replica_runs(int ranks) const {
+MeshGroup Mesh::across_replica_runs(int ranks, std::string name) const {
   int const replica = shape_.place(replica_axes(), rank_);
-  return {"copies of experts", shape_.rank_at(replica_axes(), replica % ranks, rank_),
-          replica / ranks, shape_.size(replica_axes()) / ranks};
+  return {std::move(name), shape_.rank_at(replica_axes(), replica % ranks, rank_), replica / ranks,
+          shape_.size(replica_axes()) / ranks};
 }
 
 std::vector<int> divisors_of(int number) {

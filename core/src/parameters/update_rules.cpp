@@ -310,6 +310,7 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
   std::map<std::string, RuleDefinition> rules;
   for (Parameter& parameter : parameters.all()) {
     parameter.rule = assigned_rule(config, registries, parameter.spec.name, parameter.spec.matrix);
+    parameter.rule.frozen = parameter.rule.frozen || parameter.spec.balances;
     if (parameter.spec.rounded && !parameter.rule.frozen) {
       throw Error("parameter {}: a value in bfloat16 cannot be trained", parameter.spec.name);
     }

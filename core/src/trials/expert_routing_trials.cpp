@@ -20,6 +20,7 @@ struct Variant {
   bool normalized = false;
   std::int64_t capacity = 0;
   std::int64_t guards = 0;  ///< elements between rows of matrices
+  bool biased = false;
 };
 
 constexpr std::array variants{Variant{"one expert each", 11, 4, 1, 37},
@@ -29,6 +30,8 @@ constexpr std::array variants{Variant{"one expert each", 11, 4, 1, 37},
                               Variant{"sigmoid, weights that sum to one", 9, 6, 3, 20, ExpertScoring::sigmoid, true},
                               Variant{"a capacity", 13, 3, 2, 12, ExpertScoring::softmax, true, 5},
                               Variant{"a capacity of one", 9, 4, 1, 12, ExpertScoring::softmax, false, 1},
+                              Variant{"a bias", 12, 5, 2, 12, ExpertScoring::softmax, true, 6, 0, true},
+                              Variant{"sigmoid, a bias", 9, 6, 3, 20, ExpertScoring::sigmoid, false, 0, 0, true},
                               Variant{"all experts", 5, 3, 3, 10, ExpertScoring::softmax, true},
                               Variant{"one expert in all", 4, 1, 1, 6},
                               Variant{"more experts than choices", 3, 40, 2, 300},
@@ -68,6 +71,15 @@ std::vector<double> make_logits(Variant const& variant) {
   return logits;
 }
 
+/// A bias for each expert, by which the choice is another one than by the scores alone.
+std::vector<double> make_bias(Variant const& variant) {
+  std::vector<double> bias;
+  for (std::int64_t expert = 0; variant.biased && expert < variant.experts; ++expert) {
+    bias.push_back(0.37 * static_cast<double>((2 * expert + 1) % variant.experts) - 0.5);
+  }
+  return bias;
+}
+
 /// `place` and `row`, after chosen experts and counts are known.
 void assign_places(Variant const& variant, Expected& expected) {
   std::vector<double> taken(static_cast<std::size_t>(variant.experts));
@@ -98,6 +110,7 @@ void assign_places(Variant const& variant, Expected& expected) {
 }
 
 Expected expected_of(Variant const& variant, std::vector<double> const& logits) {
+  std::vector<double> const bias = make_bias(variant);
   auto const experts = static_cast<std::size_t>(variant.experts);
   Expected expected;
   expected.load.assign(experts, 0);
@@ -108,7 +121,8 @@ Expected expected_of(Variant const& variant, std::vector<double> const& logits) 
     expected.scores.insert(expected.scores.end(), scores.begin(), scores.end());
     std::vector<std::size_t> order(experts);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return row[a] > row[b]; });
+    auto const key = [&](std::size_t expert) { return bias.empty() ? row[expert] : scores[expert] + bias[expert]; };
+    std::ranges::stable_sort(order, std::greater(), key);
     order.resize(static_cast<std::size_t>(variant.chosen));
     double const chosen_sum = std::accumulate(order.begin(), order.end(), 0.0,
                                               [&](double sum, std::size_t expert) { return sum + scores[expert]; });
@@ -138,7 +152,11 @@ Trial<ExpertRouting> make_trial(Variant const& variant, TrialTensors& tensors, D
   Shape const choices{variant.rows, variant.chosen};
   tensors.strided(variant.guards);
   ExpertRoutingCall const call{tensors.given(real, {variant.rows, variant.experts}, make_logits(variant)),
-                               variant.chosen, variant.scoring, variant.normalized, variant.capacity};
+                               variant.chosen,
+                               variant.scoring,
+                               variant.normalized,
+                               variant.capacity,
+                               variant.biased ? tensors.given(real, {variant.experts}, make_bias(variant)) : Tensor()};
   Expected const expected = expected_of(variant, to_doubles(call.logits));
   auto const integers = [&](Shape const& shape) {
     return tensors.updated(DType::int32, shape, std::vector<double>(static_cast<std::size_t>(shape.size()), -5));

@@ -34,7 +34,7 @@ BucketReduction::BucketReduction(Communicator const& replicas, ParameterSet cons
     DividedSection const* const section = parameters.section_of(bucket.range.begin);
     bool const summed = section != nullptr && section->divides_gradient;  // after each use, or where experts are
     if (!summed && !is_frozen(parameters, bucket.range)) {
-      bool const divided = scatter && bucket.owner < 0;
+      bool const divided = scatter && bucket.owner < 0 && parts.first_copy(bucket) == replicas.size();
       buckets_.push_back({.range = bucket.range, .own = divided ? parts.part(bucket, replicas.rank()) : IndexRange{}});
     }
   }

@@ -96,6 +96,11 @@ std::vector<IndexRange> BufferShards::parts_of(int rank) const {
   return parts;
 }
 
+Communicator copies_of(ParallelState const& parallel, DividedSection const& section) {
+  char const* const name = section.in_parts ? "copies of experts" : "copies of shards";
+  return parallel.group(parallel.mesh.across_replica_runs(section.parts, name));
+}
+
 std::vector<IndexRange> intersection(std::vector<IndexRange> const& left, std::vector<IndexRange> const& right) {
   std::vector<IndexRange> both;
   auto one = left.begin();

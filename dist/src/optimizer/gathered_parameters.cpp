@@ -36,10 +36,10 @@ bool gathers(ParameterUnit const& unit) {
 
 }  // namespace
 
-GatheredParameters::GatheredParameters(Communicator const& replicas, ParameterSet& parameters,
+GatheredParameters::GatheredParameters(ParallelState const& parallel, ParameterSet& parameters,
                                        std::shared_ptr<TensorOps> operations, Execution& execution,
                                        Options const& options)
-    : replicas_(replicas.after(execution)),
+    : replicas_((parallel.shards.size() > 1 ? parallel.shards : parallel.replicas).after(execution)),
       parameters_(parameters),
       operations_(std::move(operations)),
       execution_(execution),

@@ -162,12 +162,12 @@ GradientReducer::GradientReducer(ParallelState const& parallel, ParameterSet& pa
       partial_sums_(parallel, parameters, operations, execution, options.bucket_elements),
       tree_(parallel.data, operations, execution) {}
 
-/// Sums the gradients of copies of experts, each of which has those from the rows of its run of replicas.
+/// Sums the gradients that runs of replicas have of the parts that each of them divides.
 void GradientReducer::sum_copies() const {
   std::vector<Transfer> transfers;
   for (DividedSection const* const section : parameters_.sections()) {
-    if (section->in_parts && section->divides_gradient) {
-      Communicator const copies = parallel_.group(parallel_.mesh.across_replica_runs(section->parts));
+    if (section->divides_gradient) {
+      Communicator const copies = copies_of(parallel_, *section);
       transfers.push_back(copies.start_all_reduce(parameters_.gradients_in(section->own)));
     }
   }

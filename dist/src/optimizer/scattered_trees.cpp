@@ -19,13 +19,15 @@ ScatteredTrees::ScatteredTrees(ParallelState const& parallel, ParameterSet const
     Trees& trees = buckets_.emplace_back(Trees{.range = bucket.range,
                                                .own = parts.part(bucket, replicas_.rank()),
                                                .section = section != nullptr && section->divides_gradient});
-    for (int replica = 0; replica < replicas_.size(); ++replica) {
+    trees.copied = parts.first_copy(bucket) < replicas_.size() ? section : nullptr;
+    for (int replica = 0; replica < parts.first_copy(bucket); ++replica) {
       trees.parts.push_back(parts.part(bucket, replica).count());
     }
     make_trees(trees, dtype, trees.own.count());
     longest = std::max(longest, trees.own.count());
   }
   received_ = Tensor::allocate(dtype, {replicas_.size() * longest});
+  from_run_ = Tensor::allocate(dtype, {parallel.shards.size() > 1 ? parallel.shards.size() * longest : 0});
 }
 
 /// The first sum of a section is in the gradients' buffer, which passes leave alone.
@@ -66,8 +68,16 @@ void ScatteredTrees::add_leaves(Trees& trees, Tensor const& leaves) const {
 }
 
 void ScatteredTrees::exchange(Trees& trees, Tensor const& gradients) {
-  std::int64_t const replicas = replicas_.size();
   std::int64_t const own = trees.own.count();
+  if (trees.copied != nullptr) {
+    Tensor const leaves = from_run_.rows(0, trees.copied->parts * own).reshaped({trees.copied->parts, own});
+    parallel_.shards.after(execution_)
+        .all_to_all_rows(gradients, trees.parts, leaves.reshaped({leaves.size()}),
+                         std::vector(trees.parts.size(), own));
+    add_parts(*trees.copied, leaves);
+    return;
+  }
+  std::int64_t const replicas = replicas_.size();
   std::vector<std::int64_t> const received(static_cast<std::size_t>(replicas), own);
   Tensor const leaves = received_.rows(0, replicas * own);
   replicas_.all_to_all_rows(gradients, trees.parts, leaves, received);
@@ -86,7 +96,7 @@ ScatteredTrees::Trees& ScatteredTrees::of(IndexRange const& range) {
 }
 
 void ScatteredTrees::add_parts(DividedSection const& section, Tensor const& gradients) {
-  Communicator const runs = parallel_.group(parallel_.mesh.across_replica_runs(section.parts)).after(execution_);
+  Communicator const runs = copies_of(parallel_, section).after(execution_);
   std::int64_t const own = section.own.count();
   Tensor leaves = gradients;
   if (runs.size() > 1) {

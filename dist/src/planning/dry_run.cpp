@@ -44,6 +44,7 @@ ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config
   state.sequence_parallel = config.sequence_parallel;
   state.context_mode = config.context_mode;
   state.divide_experts(config.expert);
+  state.divide_parameters(shards_of(config));
   return state;
 }
 
@@ -99,7 +100,7 @@ DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes c
     : kernels(registries.kernels.dry_run(calls)),
       dtype(dtype_of(config.train.precision)),
       parallel(idle_parallel_state(mesh, config.parallel)),
-      parameters(mesh, min_divided(config.parallel), config.parallel.expert),
+      parameters(mesh, division_of(config.parallel)),
       model(spec(config), registries.layers, vocabulary,
             plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
       teachers(make_teachers(model, spec(config), registries.layers, vocabulary, config)),
@@ -126,9 +127,8 @@ DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes c
         mesh.rank(), readable_size(static_cast<std::int64_t>(bytes)), error.what());
   }
   if (!parameters.sections().empty()) {
-    gathered.emplace(parallel.replicas, parameters,
-                     KernelSource{kernels, config.kernels}.select<TensorOps>({values_dtype}), execution,
-                     GatheredParameters::Options{.activations = dtype, .arena = arenas});
+    gathered.emplace(parallel, parameters, KernelSource{kernels, config.kernels}.select<TensorOps>({values_dtype}),
+                     execution, GatheredParameters::Options{.activations = dtype, .arena = arenas});
   }
 }
 
@@ -211,16 +211,31 @@ class StageDryRun {
     work.temporary = std::max(work.temporary, static_cast<std::int64_t>(temporary.peak()));
   }
 
+  /// The elements that replicas keep of a section, copies included: as many as if each kept an equal part of a whole.
+  std::int64_t of_all_replicas(DividedSection const& section) const {
+    return section.own.count() * rank_.parallel.mesh.shape().size(replica_axes());
+  }
+  std::int64_t of_all_replicas(IndexRange const& range) const {
+    std::int64_t elements = range.count();
+    for (DividedSection const* const section : rank_.parameters.sections()) {
+      bool const inside = section->range.begin >= range.begin && section->range.begin < range.end;
+      elements += inside ? of_all_replicas(*section) - section->range.count() : 0;
+    }
+    return elements;
+  }
+  bool has_copies(DividedSection const& section) const {
+    return section.parts < rank_.parallel.mesh.shape().size(replica_axes());
+  }
+
   void count_parameters(RankWork& work) {
     ParameterSet const& parameters = rank_.parameters;
     ParameterSet::BufferSizes const held = parameters.held_sizes();
     work.parameters = held.values + held.rounded + rank_.teacher_elements();
     work.rounded = held.rounded;
     for (DividedSection const* const section : parameters.sections()) {
-      work.divided_values += section->trained && !section->in_parts ? section->range.count() : 0;
-      work.divided_gradients += section->divides_gradient && !section->in_parts ? section->range.count() : 0;
-      work.expert_elements += section->trained && section->in_parts ? section->range.count() : 0;
-      work.gradients_elsewhere += section->divides_gradient ? section->range.count() - section->own.count() : 0;
+      work.divided_values += section->trained ? of_all_replicas(*section) : 0;
+      work.divided_gradients += section->divides_gradient ? of_all_replicas(*section) : 0;
+      work.copied_gradients += section->divides_gradient && has_copies(*section) ? section->own.count() : 0;
     }
     if (rank_.gathered) {
       work.gathered_values = rank_.gathered->value_bytes();
@@ -230,7 +245,7 @@ class StageDryRun {
     for (auto const& [range, first] : rule_ranges(parameters)) {
       if (!first->frozen()) {
         UpdateWork& update = work.updates[first->rule.name];
-        update.elements += range.count();
+        update.elements += of_all_replicas(range);
         update.state = std::ssize(first->state) - std::ssize(first->whole_state);
       }
     }
@@ -326,8 +341,7 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
       sum.rounded += count * layer->rounded;
       sum.divided_values += count * layer->divided_values;
       sum.divided_gradients += count * layer->divided_gradients;
-      sum.expert_elements += count * layer->expert_elements;
-      sum.gradients_elsewhere += count * layer->gradients_elsewhere;
+      sum.copied_gradients += count * layer->copied_gradients;
       sum.gathered_values = std::max(sum.gathered_values, layer->gathered_values);
       sum.gathered_gradients = std::max(sum.gathered_gradients, layer->gathered_gradients);
       sum.partial_elements += count * layer->partial_elements;
@@ -370,7 +384,7 @@ std::vector<KernelCalls> update_kernels(RankWork const& work, int ranks) {
   std::int64_t const trained = work.trained();
   std::vector<KernelCalls> calls{
       {fmt::format("tensor_ops fill, {}; {}", name, timing_key(tensors)),
-       {0, static_cast<double>(trained - work.gradients_elsewhere) * element},
+       {0, static_cast<double>(trained) * element},
        1},
       {fmt::format("tensor_ops sum of squares, {}; {}", name, timing_key(tensors)), {0, own(trained) * element}, 1}};
   for (auto const& [rule, update] : work.updates) {

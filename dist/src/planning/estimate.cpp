@@ -210,17 +210,10 @@ class Planner::Estimate {
     return planner_.request_.bucket_elements.value_or(GradientReducer::bucket_for(layout_.replicas()));
   }
 
-  /// The trained elements of experts that replicas do not exchange: other ranks', and this rank's if no other has them.
-  std::int64_t lone_experts(RankWork const& work) const {
-    bool const copied = layout_.expert < layout_.replicas();
-    return work.expert_elements - (copied ? work.expert_elements / layout_.expert : 0);
-  }
-
   /// The reduction of a stage's gradients, as far as the last pass does not hide it.
   double reduction(RankWork const& work, double last_pass, std::vector<GroupTraffic>& groups) const {
     auto const element = work.element_bytes();
-    Traffic const buckets =
-        in_buckets(work.trained() - work.divided_gradients - lone_experts(work), element, bucket_elements());
+    Traffic const buckets = in_buckets(work.trained() - work.divided_gradients, element, bucket_elements());
     double seconds = 0;
     if (layout_.replicas() > 1) {
       double const whole =
@@ -231,6 +224,9 @@ class Planner::Estimate {
       seconds = places_[replicas].inside_node
                     ? whole
                     : std::max(whole - last_pass, whole / as_double(std::max<std::int64_t>(1, buckets.operations)));
+    }
+    if (work.copied_gradients > 0) {
+      seconds += add(groups, replicas, CollectiveOp::all_reduce, {1, work.copied_gradients * element});
     }
     seconds += add(groups, tensor, CollectiveOp::all_reduce,
                    {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});
@@ -279,15 +275,16 @@ class Planner::Estimate {
       seconds += add(groups, replicas, CollectiveOp::all_reduce, number);
       auto const element = work.element_bytes();
       seconds += add(groups, replicas, CollectiveOp::all_gather,
-                     in_buckets(work.trained() - work.divided_values - lone_experts(work), element, bucket_elements()));
+                     in_buckets(work.trained() - work.divided_values, element, bucket_elements()));
     }
     return seconds;
   }
 
   MemoryUse memory(RankWork const& work, int stage) const {
     auto const element = work.element_bytes();
+    std::int64_t const elsewhere = work.divided_gradients - work.divided_gradients / layout_.replicas();
     MemoryUse use{.parameters = work.parameter_bytes() + work.gathered_values,
-                  .gradients = (work.trained() - work.gradients_elsewhere) * element + work.gathered_gradients,
+                  .gradients = (work.trained() - elsewhere) * element + work.gathered_gradients,
                   .state = 0,
                   .kernels = work.kept_by_kernels};
     for (auto const& [rule, update] : work.updates) {

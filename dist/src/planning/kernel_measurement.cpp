@@ -125,6 +125,8 @@ class CallTimer final : public KernelObserver {
 Config measured_config(KernelMeasurement const& measurement, LayoutChoice layout, std::int64_t elements) {
   layout.shape = layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
   layout.shard_optimizer = layout.shard_parameters = false;
+  layout.shard_ranks = 0;
+  layout.expert = 1;
   Config config = with_layout(measurement.config, layout);
   config.train.deterministic = false;
   if (elements > max_elements) {
@@ -260,6 +262,8 @@ bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   std::int64_t const elements = [&] {
     LayoutChoice alone = layout;
     alone.shape = layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
+    alone.shard_ranks = 0;
+    alone.expert = 1;
     return dry_run_stage(with_layout(measurement.config, alone), alone, 0, measurement.vocabulary,
                          measurement.registries, pack)
         .parameters;

@@ -124,6 +124,7 @@ Config with_layout(Config config, LayoutChoice const& layout) {
   parallel.zero_bubble = layout.zero_bubble;
   parallel.shard_optimizer = layout.shard_optimizer && !layout.shard_parameters;
   parallel.shard_parameters = layout.shard_parameters;
+  parallel.shard_ranks = layout.shard_ranks;
   parallel.expert = layout.expert;
   config.train.micro_batch_tokens = layout.micro_batch_tokens;
   return config;
@@ -137,6 +138,7 @@ LayoutChoice layout_of(Config const& config, ModelDescription const& model, int 
           .zero_bubble = splits_backward(config.parallel),
           .shard_optimizer = shards_optimizer(config.parallel),
           .shard_parameters = config.parallel.shard_parameters,
+          .shard_ranks = config.parallel.shard_parameters ? config.parallel.shard_ranks : 0,
           .expert = config.parallel.expert,
           .micro_batch_tokens = config.train.micro_batch_tokens};
 }
@@ -171,6 +173,7 @@ std::string describe(LayoutChoice const& layout) {
   return fmt::format("{}{}{}, micro-batches of {}",
                      axes.empty() ? "one rank" : fmt::format("{}", fmt::join(axes, " × ")),
                      layout.replicas() == 1    ? ""
+                     : layout.shard_ranks > 0  ? fmt::format(", parameters sharded over {}", layout.shard_ranks)
                      : layout.shard_parameters ? ", parameters sharded"
                      : layout.shard_optimizer  ? ", optimizer sharded"
                                                : "",

@@ -84,7 +84,7 @@ std::string key_of(LayoutChoice const& layout) {
   int const context = layout.size(MeshAxis::context);
   return fmt::format("{} {} {} {} {} {} {} {}", layout.size(MeshAxis::tensor), context, layout.sequence_parallel,
                      layout.zero_bubble, layout.shard_parameters ? layout.size(MeshAxis::data) : 0,
-                     fmt::format("{}/{}", layout.expert, dry_run_data(layout)),
+                     fmt::format("{}/{}/{}", layout.expert, layout.shard_ranks, dry_run_data(layout)),
                      context > 1 ? static_cast<int>(layout.context_mode) : 0, layout.micro_batch_tokens);
 }
 

@@ -46,8 +46,8 @@ std::string_view traffic_group_name(std::size_t group) {
 }
 
 TrafficByGroup traffic_of(ParallelState const& parallel) {
-  return {parallel.world.ledger(),  parallel.pipeline.ledger(), parallel.data.ledger(),   parallel.context.ledger(),
-          parallel.tensor.ledger(), parallel.replicas.ledger(), parallel.experts.ledger()};
+  return {parallel.world.ledger(),  parallel.pipeline.ledger(), parallel.data.ledger(),    parallel.context.ledger(),
+          parallel.tensor.ledger(), parallel.replicas.ledger(), parallel.experts.ledger(), parallel.shards.ledger()};
 }
 
 TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier) {

@@ -5,6 +5,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/training/training_engine.hpp>
+#include <sstream>
 
 namespace heddle {
 
@@ -18,12 +19,21 @@ bool is_finite(StepResult const& result) {
   return std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
 }
 
+/// The mixtures of a stage in lines, "LAYER EXPERTS".
+std::string mixtures_of(ParameterSet const& parameters) {
+  std::ostringstream lines;
+  for (ChoiceCounts const& layer : parameters.choices()) {
+    lines << layer.layer << ' ' << layer.experts << '\n';
+  }
+  return lines.str();
+}
+
 }  // namespace
 
 TrainingEngine::TrainingEngine(Setup const& setup)
     : setup_(setup),
       row_split_(row_split_of(setup.parallel)),
-      parameters_(setup.parallel.mesh, min_divided(setup.config.parallel), setup.config.parallel.expert),
+      parameters_(setup.parallel.mesh, division_of(setup.config.parallel)),
       row_losses_(statistics_dtype(setup.dtype)) {
   Config const& config = setup.config;
   plan_ =
@@ -42,10 +52,11 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   pipeline_.emplace(setup.parallel.pipeline, *model_, tensor_ops_, setup.execution,
                     Pipeline::Options{.split_backward = setup.split_backward || splits_backward(config.parallel)});
   if (!parameters_.sections().empty()) {
-    gathered_.emplace(setup.parallel.replicas, parameters_, kernels.select<TensorOps>({parameter_dtype(setup.dtype)}),
+    gathered_.emplace(setup.parallel, parameters_, kernels.select<TensorOps>({parameter_dtype(setup.dtype)}),
                       setup.execution,
                       GatheredParameters::Options{.activations = setup.dtype, .observer = setup.observer});
   }
+  find_mixtures();
   std::int64_t const sums = measures_noise() ? 3 : 2;
   results_ = Tensor::allocate(DType::float64, {sums + 1});
   loss_sums_ = results_.rows(0, sums);
@@ -64,6 +75,18 @@ TrainingEngine::TrainingEngine(Setup const& setup)
     trees_.emplace(setup.parallel, parameters_, optimizer_->reducer().parts(),
                    kernels.select<TensorOps>({parameter_dtype(setup.dtype)}), setup.execution);
     gathered_->sum_in(&*trees_);
+  }
+}
+
+void TrainingEngine::find_mixtures() {
+  auto const stages = gather_texts(setup_.parallel.pipeline, mixtures_of(parameters_));
+  for (int stage = 0; stage < std::ssize(stages); ++stage) {
+    std::istringstream lines(stages[static_cast<std::size_t>(stage)]);
+    std::size_t experts = 0;
+    for (std::string layer; lines >> layer >> experts;) {
+      mixtures_.push_back({.layer = layer, .choices = std::vector<double>(experts)});
+      first_choice_ += stage < setup_.parallel.pipeline.rank() ? experts + 1 : 0;
+    }
   }
 }
 
@@ -104,12 +127,55 @@ StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t step
   GradientsAfter const left = setup_.config.train.deterministic ? GradientsAfter::kept : after;
   double const norm =
       std::isfinite(loss) ? optimizer_->update(sum_of_squares, learning_rate, steps_done + 1, left) : loss;
-  return {loss, norm, results[1] / tokens, measures_noise() ? noise_of(results[2], norm, tokens) : GradientNoise(),
-          std::isfinite(loss) ? group_sums(batch.groups()) : std::vector<double>()};
+  StepResult result{loss, norm, results[1] / tokens};
+  if (measures_noise()) {
+    result.noise = noise_of(results[2], norm, tokens);
+  }
+  if (std::isfinite(loss)) {
+    result.expert_loads = balance_experts(std::isfinite(norm), steps_done);
+    result.group_nll = group_sums(batch.groups());
+  }
+  return result;
 }
 
 double TrainingEngine::predicted_tokens(MicroBatchSource const& batch) const {
   return static_cast<double>(setup_.config.train.passes() * batch.tokens().target);
+}
+
+std::vector<ExpertLoad> TrainingEngine::balance_experts(bool update, std::int64_t steps_done) {
+  std::size_t size = 0;
+  for (ExpertLoad const& mixture : mixtures_) {
+    size += mixture.choices.size() + 1;
+  }
+  std::vector<double> sums(size);
+  Tensor const& own_sums = parameters_.choice_sums();
+  std::span<double> own(sums.data() + first_choice_, static_cast<std::size_t>(own_sums.size()));
+  if (!own.empty()) {
+    copy_to_host(own.data(), own_sums, &setup_.execution);
+    all_reduce_values(setup_.parallel.replicas, own);
+  }
+  for (ChoiceCounts const& layer : parameters_.choices()) {
+    auto const experts = static_cast<std::size_t>(layer.experts);
+    if (update && layer.bias != nullptr) {
+      UpdateRule const rule = update_rule(setup_.config.optimizer, layer.bias->spec.name);
+      if (!rule.frozen && rule.frozen_until <= steps_done) {
+        balance(layer, own.first(experts));
+      }
+    }
+    own = own.subspan(experts + 1);
+  }
+  if (!sums.empty()) {
+    all_reduce_values(setup_.parallel.pipeline, std::span(sums));
+  }
+  std::vector<ExpertLoad> loads = mixtures_;
+  auto next = sums.begin();
+  for (ExpertLoad& load : loads) {
+    auto const end = next + std::ssize(load.choices);
+    load.choices.assign(next, end);
+    load.dropped = *end;
+    next = end + 1;
+  }
+  return loads;
 }
 
 std::vector<double> TrainingEngine::group_sums(SampleGroups const& groups) {
@@ -144,6 +210,9 @@ void TrainingEngine::launch(MicroBatchSource const& batch, std::int64_t steps_do
                     .row_losses = batch.groups().count > 0 ? &row_losses_ : nullptr};
   row_losses_.clear();
   tensor_ops_->fill(setup_.execution, results_, 0);
+  if (!parameters_.choice_sums().empty()) {
+    tensor_ops_->fill(setup_.execution, parameters_.choice_sums(), 0);
+  }
   if (setup_.config.train.deterministic) {
     trees_ ? train_in_rounds(batch, step) : train_one_by_one(batch, step);
   } else {

@@ -137,6 +137,7 @@ Family mixtral() {
   std::string const ours = "decoder.layers.{}.mixture_of_experts";
   add(family.tensors, theirs + "post_attention_layernorm", ours + ".norm");
   family.tensors.push_back({theirs + "block_sparse_moe.gate.weight", ours + ".router.weight"});
+  family.tensors.push_back({"", ours + ".router.balance_bias"});
   for (auto const& [name, projection] : {std::pair{"w1", ".gate"}, {"w3", ".up"}, {"w2", ".down"}}) {
     family.tensors.push_back(
         {theirs + "block_sparse_moe.experts.[]." + name + ".weight", ours + projection + ".weight"});

@@ -204,6 +204,7 @@ Family switch_transformers() {
     std::string const ours = stack + ".layers.{}.mixture_of_experts.";
     family.tensors.push_back({theirs + "layer_norm.weight", ours + "norm.weight"});
     family.tensors.push_back({theirs + "mlp.router.classifier.weight", ours + "router.weight"});
+    family.tensors.push_back({"", ours + "router.balance_bias"});
     family.tensors.push_back({theirs + "mlp.experts.expert_[].wi.weight", ours + "up.weight"});
     family.tensors.push_back({theirs + "mlp.experts.expert_[].wo.weight", ours + "down.weight"});
   }

@@ -12,6 +12,7 @@ template <class Real>
 struct RoutesView {
   Rows<Real> logits, scores, weights;
   Rows<std::int32_t> chosen, place;
+  Real const* bias;  ///< null: there is none
   std::int32_t* row;
   std::int32_t* counts;
   double* load;
@@ -24,6 +25,7 @@ struct RoutesView {
         weights(rows_of<Real>(routes.weights)),
         chosen(rows_of<std::int32_t>(routes.chosen)),
         place(rows_of<std::int32_t>(routes.place)),
+        bias(call.bias.empty() ? nullptr : call.bias.data<Real>()),
         row(routes.row.data<std::int32_t>()),
         counts(routes.counts.data<std::int32_t>()),
         load(routes.load.data<double>()),
@@ -34,13 +36,13 @@ struct RoutesView {
         softmax(call.scoring == ExpertScoring::softmax),
         normalized(call.normalized) {}
 
-  /// A logit to order by: NaN is the lowest.
+  /// The number to order by: NaN is the lowest.
   KOKKOS_INLINE_FUNCTION Real key(std::int64_t r, std::int64_t expert) const {
-    Real const logit = logits[r][expert];
-    return logit == logit ? logit : static_cast<Real>(-INFINITY);
+    Real const key = bias == nullptr ? logits[r][expert] : scores[r][expert] + bias[expert];
+    return key == key ? key : static_cast<Real>(-INFINITY);
   }
 
-  /// chosen[r] = the experts with the highest logits, in order.
+  /// chosen[r] = the experts with the highest keys, in order.
   KOKKOS_INLINE_FUNCTION void choose(std::int64_t r) const {
     for (std::int64_t j = 0; j < choices; ++j) {
       std::int64_t best = -1;
@@ -53,7 +55,7 @@ struct RoutesView {
     }
   }
 
-  /// scores[r] and weights[r] =, from the logits and the chosen experts.
+  /// scores[r] =, from the logits.
   template <class Wide>
   KOKKOS_INLINE_FUNCTION void score(std::int64_t r) const {
     Wide const log_sum = softmax ? log_sum_exp<Wide>(r) : Wide{0};
@@ -62,6 +64,11 @@ struct RoutesView {
       Wide const value = softmax ? std::exp(logit - log_sum) : 1 / (1 + std::exp(-logit));
       scores[r][expert] = static_cast<Real>(value);
     }
+  }
+
+  /// weights[r] =, from the scores and the chosen experts.
+  template <class Wide>
+  KOKKOS_INLINE_FUNCTION void weigh(std::int64_t r) const {
     Wide const sum = chosen_sum<Wide>(r);
     for (std::int64_t j = 0; j < choices; ++j) {
       weights[r][j] = static_cast<Real>(static_cast<Wide>(scores[r][chosen[r][j]]) / sum);
@@ -80,7 +87,11 @@ struct RoutesView {
 
   template <class Wide>
   KOKKOS_INLINE_FUNCTION Wide log_sum_exp(std::int64_t r) const {
-    auto const highest = static_cast<Wide>(logits[r][chosen[r][0]]);
+    Real largest = logits[r][0];
+    for (std::int64_t expert = 1; expert < experts; ++expert) {
+      largest = logits[r][expert] > largest ? logits[r][expert] : largest;
+    }
+    auto const highest = static_cast<Wide>(largest);
     Wide sum = 0;
     for (std::int64_t expert = 0; expert < experts; ++expert) {
       sum += std::exp(static_cast<Wide>(logits[r][expert]) - highest);
@@ -225,8 +236,9 @@ void make_routes(Execution& execution, ExpertRoutingCall const& call, ExpertRout
   RoutesView<Real> const view(call, routes);
   for_each(
       execution, "heddle::choose_experts", view.rows, KOKKOS_LAMBDA(std::int64_t r) {
-        view.choose(r);
         view.template score<Wide>(r);
+        view.choose(r);
+        view.template weigh<Wide>(r);
       });
   for_each(
       execution, "heddle::count_choices", view.experts, KOKKOS_LAMBDA(std::int64_t expert) { view.count(expert); });

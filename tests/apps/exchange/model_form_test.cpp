@@ -98,12 +98,16 @@ TEST_F(ModelFormTest, ThePlainestConfigurationGoesToTransformers) {
 }
 
 TEST_F(ModelFormTest, PairsOfRotaryPositionsAreHalvesInTheFamilies) {
-  run_of({"model.stacks=[\"decoder\"]", "model.norm=pre", "model.norm_kind=rms", "model.positions=rotary",
-          "model.biases=false", "model.activation=swiglu", "model.scale_embedding=false",
-          "model.decoder.self_attention.kv_heads=1"});
-  ExportedModel const exported = export_as("huggingface");
-  EXPECT_EQ(exported.family, "llama");
-  EXPECT_LT(exported.largest_difference.value(), 1e-5);
+  for (std::string const family : {"llama", "mixtral"}) {
+    std::string const last = family == "llama" ? "feed_forward" : "mixture_of_experts";
+    run_of({"model.stacks=[\"decoder\"]", "model.norm=pre", "model.norm_kind=rms", "model.positions=rotary",
+            "model.biases=false", "model.activation=swiglu", "model.scale_embedding=false",
+            "model.decoder.self_attention.kv_heads=1",
+            "model.decoder_sublayers=[\"self_attention\", \"" + last + "\"]"});
+    ExportedModel const exported = export_as("huggingface");
+    EXPECT_EQ(exported.family, family);
+    EXPECT_LT(exported.largest_difference.value(), 1e-5);
+  }
 }
 
 TEST_F(ModelFormTest, SinusoidsAreATableWhereTheFamilyHasOne) {

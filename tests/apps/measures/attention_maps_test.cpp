@@ -212,7 +212,8 @@ TEST(AttentionMapTest, ALayoutThatMeasuresNothingSaysWhy) {
   EXPECT_EQ(reason({1, 1, 4, 1}), "with parallel.context = 4 no rank has a whole forward pass of a sentence");
   ParallelConfig sharded;
   sharded.shard_parameters = true;
-  EXPECT_EQ(reason({1, 2, 1, 2}, sharded), "with parallel.shard_parameters or parallel.expert no rank has all parameters");
+  EXPECT_EQ(reason({1, 2, 1, 2}, sharded),
+            "with parallel.shard_parameters or parallel.expert no rank has all parameters");
 }
 
 }  // namespace

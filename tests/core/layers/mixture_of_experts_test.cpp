@@ -63,8 +63,46 @@ INSTANTIATE_TEST_SUITE_P(
                     std::tuple{"experts = 3, experts_per_token = 1, load_balance_loss = 0.5", "recompute = \"layer\""},
                     std::tuple{"experts = 3, scoring = \"sigmoid\", load_balance_loss = 0.4, shared_d_ff = 4",
                                "norm = \"pre\"\nactivation = \"swiglu\"\nbiases = false"},
+                    std::tuple{"experts = 4, balance_bias_rate = 0.1, load_balance_loss = 0.3",
+                               "recompute = \"layer\""},
                     std::tuple{"experts = 3, capacity_factor = 0.7, load_balance_loss = 0.4, router_z_loss = 0.2",
                                "norm = \"pre\"\nactivation = \"geglu\""}));
+
+/// The choices of a training pass, layer by layer: of each expert, then the dropped ones.
+std::vector<std::vector<double>> counted(MixtureModel& model) {
+  std::vector<std::vector<double>> found;
+  for (ChoiceCounts const& layer : model.test.bench.parameters().choices()) {
+    found.push_back(values(layer.sums));
+  }
+  return found;
+}
+
+TEST(MixtureOfExpertsTest, ATrainingPassCountsItsChoicesOnce) {
+  Pack const pack = make_pack(pairs, test_ids);
+  for (char const* const keys : {"", "recompute = \"layer\""}) {
+    MixtureModel model(model_with("experts = 3, capacity_factor = 0.5", keys));
+    EXPECT_EQ(counted(model), (std::vector<std::vector<double>>{{0, 0, 0, 0}, {0, 0, 0, 0}}));
+    model.forward(pack, false);
+    EXPECT_EQ(counted(model).front(), (std::vector<double>{0, 0, 0, 0})) << "validation does not count";
+    model.forward_backward(pack);
+    auto const once = counted(model);
+    // Nine source and seven target tokens with two choices each; an expert takes ⌈0.5 * 2 * 9 / 3⌉ and ⌈0.5 * 2 * 7 /
+    // 3⌉.
+    EXPECT_EQ(once[0][0] + once[0][1] + once[0][2], 18) << keys;
+    EXPECT_EQ(once[1][0] + once[1][1] + once[1][2], 14) << keys;
+    for (auto const& [layer, capacity] : {std::pair{0, 3.0}, {1, 3.0}}) {
+      auto const& counts = once[static_cast<std::size_t>(layer)];
+      double dropped = 0;
+      for (std::size_t expert = 0; expert < 3; ++expert) {
+        dropped += std::max(0.0, counts[expert] - capacity);
+      }
+      EXPECT_EQ(counts[3], dropped) << keys;
+      EXPECT_GT(dropped, 0) << keys;
+    }
+    model.forward_backward(pack);
+    EXPECT_EQ(counted(model)[0][3], 2 * once[0][3]) << keys;
+  }
+}
 
 TEST(MixtureOfExpertsTest, TheLossesAreProportionalToTheirFactors) {
   Pack const pack = make_pack(pairs, test_ids);
@@ -132,6 +170,42 @@ TEST(MixtureOfExpertsTest, EqualExpertsAreAFeedForwardLayer) {
       EXPECT_LE(relative_error(mixture.output(pack), plain.output(pack)), 1e-12) << activation << ", " << options;
     }
   }
+}
+
+TEST(MixtureOfExpertsTest, ABiasChoosesTheExpertsInEveryPass) {
+  Pack const pack = make_pack(pairs, test_ids);
+  OneLayer plain("mixture_of_experts", "experts = 4, experts_per_token = 1");
+  OneLayer biased("mixture_of_experts", "experts = 4, experts_per_token = 1, balance_bias_rate = 0.0");
+  Parameter& bias = biased.parameter("router.balance_bias");
+  copy_from_doubles(bias.value, {0, 0, 0, 0});
+  EXPECT_EQ(biased.output(pack), plain.output(pack));
+  for (double const third : {-9.0, 9.0}) {
+    copy_from_doubles(bias.value, {0, 0, third, 0});
+    EXPECT_NE(biased.output(pack), plain.output(pack));
+    EXPECT_EQ(biased.output(pack), biased.output(pack, true));
+  }
+  // All tokens are the third expert's: another one's matrix does not count.
+  std::vector<double> const output = biased.output(pack);
+  Parameter const& up = biased.parameter("up.weight");
+  copy_from_doubles(up.value.rows(0, 2).reshaped({96}), std::vector<double>(96, 5));
+  biased.bench.parameters().bump_versions();
+  EXPECT_EQ(biased.output(pack), output);
+}
+
+TEST(MixtureOfExpertsTest, ABiasGrowsForAnExpertWithLessThanTheMean) {
+  OneLayer layer("mixture_of_experts", "experts = 4, balance_bias_rate = 0.25");
+  ChoiceCounts const& counts = layer.bench.parameters().choices().front();
+  copy_from_doubles(counts.bias->value, {0, 0, 0, 0});
+  balance(counts, std::vector<double>{10, 0, 5, 5});
+  balance(counts, std::vector<double>{16777217, 16777216, 16777216, 16777216});
+  EXPECT_EQ(values(layer.parameter("router.balance_bias").value), (std::vector<double>{-0.5, 0.5, 0.25, 0.25}));
+}
+
+TEST(MixtureOfExpertsTest, TheEntropyOfALoadIsOneWhereItIsEven) {
+  EXPECT_NEAR((ExpertLoad{"", {3, 3, 3}, 0}.entropy()), 1, 1e-12);
+  EXPECT_EQ((ExpertLoad{"", {0, 7, 0}, 0}.entropy()), 0);
+  EXPECT_NEAR((ExpertLoad{"", {1, 1, 0, 0}, 0}.entropy()), 0.5, 1e-12);
+  EXPECT_EQ((ExpertLoad{"", {4}, 0}.entropy()), 1) << "one expert";
 }
 
 TEST(MixtureOfExpertsTest, TokensAreDroppedInTrainingOnly) {

@@ -187,6 +187,35 @@ TEST(Layout, OptionsThatCannotBeSplitAreNamedWithLayoutsThatWork) {
   EXPECT_EQ(refused(with_option("self_attention.window", 8, 1, 2), 2), "accepted");
 }
 
+TEST(Layout, ExpertsThatReplicasCannotDivideAreNamed) {
+  auto const with_experts = [](std::int64_t experts, int expert) {
+    Config config = config_with(1, 2, 2, 1);
+    config.parallel.expert = expert;
+    if (experts > 0) {
+      config.model.decoder.overrides = {
+          {{1, 2},
+           {{"sublayers", {std::vector<std::string>{"self_attention", "mixture_of_experts"}, ""}},
+            {"mixture_of_experts.experts", {experts, "run.toml:9:1"}}}}};
+    }
+    return config;
+  };
+  EXPECT_EQ(refused(with_experts(8, 4), 4), "accepted");
+  expect_contains(refused(with_experts(6, 4), 4),
+                  {"run.toml:9:1: model.decoder.layer.2.mixture_of_experts.experts = 6 is not a multiple of "
+                   "parallel.expert = 4"});
+  expect_contains(refused(with_experts(6, 3), 4),
+                  {"parallel.expert = 3 does not divide the 4 ranks of data × context"});
+  Config shards = config_with(1, 4, 1, 1);
+  shards.parallel.shard_parameters = true;
+  shards.parallel.shard_ranks = 2;
+  EXPECT_EQ(refused(shards, 4), "accepted");
+  shards.parallel.shard_ranks = 3;
+  expect_contains(refused(shards, 4), {"parallel.shard_ranks = 3 does not divide the 4 ranks of data × context"});
+  shards.parallel.shard_ranks = 1;
+  expect_contains(refused(shards, 4), {"parallel.shard_ranks = 1: a rank alone divides nothing"});
+  expect_contains(refused(with_experts(0, 2), 4), {"parallel.expert = 2: no layer of the model has experts"});
+}
+
 TEST(Layout, AModelSaysWhetherItCanGenerate) {
   ModelConfig config = config_with(1, 1, 1, 1).model;
   config.d_model = 16;

@@ -70,6 +70,28 @@ TEST(MeshTest, AllAxesButOneAreThoseOfTheRanksThatShareACoordinate) {
   }
 }
 
+TEST(MeshTest, RunsOfReplicasHaveNeighboursAndCopies) {
+  // 6 replicas: 2 context ranks in each of 3 data ranks, 2 tensor ranks apart from one another.
+  std::vector<MeshGroup> runs;
+  std::vector<MeshGroup> across;
+  for (int const rank : {0, 2, 4, 6, 8, 10}) {
+    runs.push_back(Mesh(sizes, rank, ranks).replica_run(3, "run"));
+    across.push_back(Mesh(sizes, rank, ranks).across_replica_runs(3, "across"));
+  }
+  auto const firsts = [](std::vector<MeshGroup> const& groups) {
+    std::vector<std::array<int, 3>> found;
+    for (MeshGroup const& group : groups) {
+      found.push_back({group.first, group.place, group.size});
+    }
+    return found;
+  };
+  EXPECT_EQ(firsts(runs),
+            (std::vector<std::array<int, 3>>{{0, 0, 3}, {0, 1, 3}, {0, 2, 3}, {6, 0, 3}, {6, 1, 3}, {6, 2, 3}}));
+  EXPECT_EQ(firsts(across),
+            (std::vector<std::array<int, 3>>{{0, 0, 2}, {2, 0, 2}, {4, 0, 2}, {0, 1, 2}, {2, 1, 2}, {4, 1, 2}}));
+  EXPECT_EQ(Mesh(sizes, 13, ranks).replica_run(3, "run").first, 13) << "of another stage and tensor rank";
+}
+
 TEST(MeshTest, AMeshMayHaveOtherAxes) {
   MeshAxis const expert("expert");
   MeshShape const whole(2, 6, 1, 2);

@@ -304,6 +304,34 @@ TEST(ParameterSetTest, TakesValuesOfAnotherSetWhereTheyAre) {
   EXPECT_NE(set.find("other")->weight_version().id, owner.find("other")->weight_version().id);
 }
 
+// Two runs of two among four replicas.
+TEST(ParameterSetTest, RunsOfReplicasDivideExperts) {
+  for (int rank = 0; rank < 4; ++rank) {
+    ParameterSet set(Mesh({1, 4, 1, 1}, rank, 4), {.expert_ranks = 2});
+    ParameterSpec experts{.name = "up",
+                          .placement = {.global_shape = {4, 3, 5}},
+                          .initializer = Initializer::normal(1),
+                          .of_experts = true};
+    set.declare(experts);
+    experts.name = "whole";
+    experts.of_experts = false;
+    set.declare(experts);
+    set.allocate(DType::float32);
+    set.initialize(seed);
+    Parameter const& up = *set.find("up");
+    EXPECT_EQ(up.value.shape(), (Shape{2, 3, 5}));
+    EXPECT_EQ(up.gradient.shape(), (Shape{2, 3, 5}));
+    EXPECT_EQ(set.held_sizes().values, set.size() - 30);
+    EXPECT_EQ(set.held_sizes().gradients, set.size() - 30);
+    EXPECT_EQ(set.counts(up), rank < 2) << "of two copies the first";
+    ParameterSet whole{Mesh()};
+    whole.declare({.name = "up", .placement = {.global_shape = {4, 3, 5}}, .initializer = Initializer::normal(1)});
+    whole.allocate(DType::float32);
+    whole.initialize(seed);
+    EXPECT_EQ(to_host<float>(up.value), to_host<float>(whole.find("up")->value.rows(2 * (rank % 2), 2)));
+  }
+}
+
 TEST(ParameterSetTest, IdsAreUniqueAndVersionsGrow) {
   ParameterSet first = make_parameters(Mesh());
   ParameterSet const second = make_parameters(Mesh());

@@ -184,6 +184,19 @@ TEST(UpdateRules, AValueInBfloat16CannotBeTrained) {
   EXPECT_THROW(assign_rules({}, KernelRegistries(), parameters), Error);
 }
 
+TEST(UpdateRules, AParameterThatBalancesHasNoGradient) {
+  KernelRegistries const registries;
+  ParameterSet set{Mesh()};
+  Parameter const& bias =
+      set.declare({.name = "bias", .placement = {{4}}, .initializer = Initializer::zeros(), .balances = true});
+  Parameter const& weight = set.declare({"weight", {{4}}, Initializer::zeros()});
+  assign_rules({}, registries, set);
+  set.allocate(DType::float32);
+  EXPECT_TRUE(bias.frozen());
+  EXPECT_TRUE(bias.gradient.empty());
+  EXPECT_FALSE(weight.gradient.empty());
+}
+
 TEST(UpdateRules, AParameterThatWaitsHasAPlaceButNoGradient) {
   OptimizerConfig config;
   config.groups = {{"late", {"b.*", "q", "k"}, {.frozen_until = 3}}, {"still", {"v"}, {.frozen = true}}};

@@ -42,6 +42,7 @@ class GatheredParametersTest : public DistTest {
     SCOPED_TRACE(describe(variant) + ", " + describe(layout));
     LayoutRun divided(variant, layout, world_, dtype);
     layout.shard_parameters = false;
+    layout.shard_ranks = 0;
     layout.expert = 1;
     LayoutRun whole(variant, layout, world_, dtype);
     ParameterSet const& parameters = divided.engine().parameters();
@@ -98,15 +99,32 @@ TEST_F(GatheredParametersTest, DeterministicTrainingIsBitwiseTheSameWithDividedE
   std::string const keys =
       "[model.encoder]\nmixture_of_experts = { experts = 12 }\n[model.decoder]\nmixture_of_experts = { experts = 12 }\n"
       "[train]\ndeterministic = true";
+  int runs = 0;
   for (MeshShape const& shape : shapes_of(world_.size())) {
     for (int const expert : divisors_of(shape.size(replica_axes()))) {
-      if (expert > 1 && shape.ranks() <= 4) {
+      if (expert == 1 || shape.ranks() > 4) {
+        continue;
+      }
+      if (runs++ % 2 == 0) {
         expect_same_bits({NormPlacement::pre, true, layers + dropout + keys}, {.shape = shape, .expert = expert});
+      } else {
         expect_same_bits({NormPlacement::post, false, layers + "recompute = \"layer\"\n" + keys},
                          {.shape = shape,
                           .sequence_parallel = shape.size(MeshAxis::tensor) > 1,
                           .shard_parameters = true,
                           .expert = expert});
+      }
+    }
+  }
+}
+
+// Runs of two replicas, or more, have copies of the parts.
+TEST_F(GatheredParametersTest, DeterministicTrainingIsBitwiseTheSameInRunsOfReplicas) {
+  for (MeshShape const& shape : shapes_of(world_.size())) {
+    for (int const ranks : divisors_of(shape.size(replica_axes()))) {
+      if (ranks > 1 && shape.ranks() <= 4) {
+        expect_same_bits({NormPlacement::pre, true, "[train]\ndeterministic = true"},
+                         {.shape = shape, .shard_parameters = true, .shard_ranks = ranks});
       }
     }
   }

@@ -506,6 +506,8 @@ TEST(Family, AMixtureThatTheFamilyCannotHaveIsRefusedByKey) {
   };
   EXPECT_EQ(refusal("load_balance_loss=0.1"), "");
   EXPECT_EQ(refusal("normalize_weights=true"), "");
+  EXPECT_EQ(refusal("balance_bias_rate=0.1"), "") << "the bias may be zero";
+  EXPECT_EQ(origin_of(mixtral, {}, "decoder.layers.1.mixture_of_experts.router.balance_bias").name, "");
   expect_contains(refusal("normalize_weights=false"), "mixture_of_experts.normalize_weights = false");
   expect_contains(refusal("scoring=sigmoid"), "mixture_of_experts.scoring");
   expect_contains(refusal("shared_d_ff=8"), "mixture_of_experts.shared_d_ff");

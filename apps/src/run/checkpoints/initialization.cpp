@@ -145,7 +145,8 @@ void Initialization::find_sources(Setup const& setup) {
       auto const& shape = checkpoint_.tensor(found->second).shape;
       if (shape == parameter.placement.global_shape.to_vector()) {
         sources_.insert({parameter.name, found->second});
-        if (!parameter.trained) {
+        // A bias of a mixture changes without a gradient.
+        if (!parameter.trained && update_rule(setup.config.optimizer, parameter.name).frozen) {
           base_.names.insert({parameter.name, found->second});
         }
         if (parameter.rounded) {

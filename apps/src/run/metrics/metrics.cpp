@@ -52,8 +52,14 @@ std::string text_at(boost::json::value const& array, std::size_t index) {
 void add(RunMetrics& metrics, boost::json::object const& line) {
   double const step = line.at("step").to_number<double>();
   add_numbers(metrics, step, "", line);
-  for (std::string const key : {"attention_entropy", "corpus_epochs", "corpus_nll", "tag_nll"}) {
+  for (std::string const key :
+       {"attention_entropy", "corpus_epochs", "corpus_nll", "tag_nll", "expert_entropy", "expert_dropped"}) {
     add_numbers(metrics, step, key + ".", object_of(line, key));
+  }
+  for (auto const& [layer, shares] : object_of(line, "expert_load")) {
+    if (auto const read = boost::json::try_value_to<std::vector<double>>(shares)) {
+      metrics.expert_load[layer] = *read;
+    }
   }
   if (auto const* const samples = line.if_contains(valid_samples_key); samples != nullptr && samples->is_array()) {
     metrics.samples.push_back({step, {}});
@@ -204,7 +210,8 @@ boost::json::object to_json(RunMetrics const& metrics) {
   return {{"series", std::move(series)},
           {"unreadable", metrics.unreadable},
           {"not_finite", boost::json::value_from(describe_not_finite(metrics))},
-          {"samples", samples_to_json(metrics.samples, shown_samples)}};
+          {"samples", samples_to_json(metrics.samples, shown_samples)},
+          {"expert_load", boost::json::value_from(metrics.expert_load)}};
 }
 
 std::string valid_dataset_of(boost::json::object const& line, std::string const& set) {

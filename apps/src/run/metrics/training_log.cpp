@@ -8,6 +8,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <iterator>
 #include <limits>
 #include <sstream>
 #include <string_view>
@@ -110,6 +111,45 @@ std::map<std::string, GroupLoss> losses_in(boost::json::value const& sums) {
     losses[name] = {number_of_bits(pair.at(0)), pair.at(1).to_number<std::int64_t>()};
   }
   return losses;
+}
+
+/// {"encoder.layers.1.mixture_of_experts": [dropped choices, choices of each expert …], …}
+boost::json::object sums(std::map<std::string, ExpertLoad> const& mixtures) {
+  boost::json::object object;
+  for (auto const& [layer, load] : mixtures) {
+    boost::json::array numbers{load.dropped};
+    numbers.insert(numbers.end(), load.choices.begin(), load.choices.end());
+    object[layer] = std::move(numbers);
+  }
+  return object;
+}
+
+std::map<std::string, ExpertLoad> loads_in(boost::json::value const& sums) {
+  std::map<std::string, ExpertLoad> mixtures;
+  for (auto const& [layer, numbers] : sums.as_object()) {
+    auto values = boost::json::value_to<std::vector<double>>(numbers);
+    mixtures[layer] = {.layer = layer, .choices = {values.begin() + 1, values.end()}, .dropped = values.front()};
+  }
+  return mixtures;
+}
+
+/// Adds each expert's share of its mixture's choices, how even the shares are, and the share of the dropped choices.
+void add_mixtures(std::vector<Metric>& metrics, std::map<std::string, ExpertLoad> const& mixtures) {
+  boost::json::object shares;
+  boost::json::object entropies;
+  boost::json::object dropped;
+  for (auto const& [layer, load] : mixtures) {
+    double const total = load.total();
+    boost::json::array& of_layer = shares[layer].emplace_array();
+    std::ranges::transform(load.choices, std::back_inserter(of_layer), [&](double count) { return count / total; });
+    entropies[layer] = load.entropy();
+    dropped[layer] = load.dropped / total;
+  }
+  if (!mixtures.empty()) {
+    metrics.push_back({"expert_load", std::move(shares)});
+    metrics.push_back({"expert_entropy", std::move(entropies), "train/expert_entropy"});
+    metrics.push_back({"expert_dropped", std::move(dropped), "train/expert_dropped"});
+  }
 }
 
 /// [[source, reference, translation], …], long texts shortened, so that lines stay short.
@@ -221,7 +261,8 @@ TrainingLog::Window TrainingLog::window_of(Start const& start) {
               .noise = {number_of_bits(line.at("noise").at(0)), number_of_bits(line.at("noise").at(1))},
               .repeated = count("repeated"),
               .skipped = count("skipped"),
-              .corpora = losses_in(line.at("corpora"))};
+              .corpora = losses_in(line.at("corpora")),
+              .mixtures = loads_in(line.at("mixtures"))};
   } catch (std::exception const&) {  // another version's: this start's steps alone count
   }
   return window;
@@ -249,7 +290,8 @@ std::string TrainingLog::begun_line() const {
                                        {"noise", {bits_of(window_.noise.variance), bits_of(window_.noise.square)}},
                                        {"repeated", window_.repeated},
                                        {"skipped", window_.skipped},
-                                       {"corpora", sums(window_.corpora)}});
+                                       {"corpora", sums(window_.corpora)},
+                                       {"mixtures", sums(window_.mixtures)}});
 }
 
 double TrainingLog::seconds() const {
@@ -336,6 +378,9 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   for (auto const& [corpus, loss] : report.corpus_losses) {
     window_.corpora[corpus].add(loss);
   }
+  for (ExpertLoad const& load : report.result.expert_loads) {
+    window_.mixtures[load.layer].add(load);
+  }
   if (report.step % start_.every != 0 && !validation && report.step != start_.steps) {
     return;
   }
@@ -358,6 +403,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   if (auto losses = means(losses_by_tag()); losses.size() > 1) {
     metrics.push_back({"tag_nll", std::move(losses), "train/tag_nll"});
   }
+  add_mixtures(metrics, window_.mixtures);
   if (window_.repeated > 0) {
     metrics.push_back({"repeated", window_.repeated});
     metrics.push_back({"skipped", window_.skipped});

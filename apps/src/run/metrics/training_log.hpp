@@ -173,6 +173,7 @@ class TrainingLog {
     std::int64_t repeated = 0;
     std::int64_t skipped = 0;
     std::map<std::string, GroupLoss> corpora{};
+    std::map<std::string, ExpertLoad> mixtures{};
   };
   static Window window_of(Start const& start);
   /// The losses of corpora with one tag, added up.

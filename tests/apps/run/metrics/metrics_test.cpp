@@ -82,6 +82,23 @@ TEST(ReadMetrics, TakesTheEntropyOfEachAttentionSublayerAndThePassesOverEachCorp
   EXPECT_EQ(entropy.at(20), 0.5);
 }
 
+TEST(ReadMetrics, TakesTheLastLoadOfEachMixture) {
+  TemporaryDirectory const directory;
+  auto const path = directory.write(
+      "metrics.jsonl",
+      R"({"step": 10, "expert_load": {"a": [1, 0], "b": "x"}, "expert_entropy": {"a": 0}, "expert_dropped": {"a": 0.5}})"
+      "\n"
+      R"({"step": 20, "expert_load": {"a": [0.5, 0.5]}, "expert_entropy": {"a": 1}})"
+      "\n"
+      R"({"step": 30, "train_loss": 2})"
+      "\n");
+  RunMetrics const metrics = read_metrics(path);
+  EXPECT_EQ(metrics.expert_load, (std::map<std::string, std::vector<double>>{{"a", {0.5, 0.5}}}));
+  EXPECT_EQ(metrics.series.at("expert_entropy.a").values, (std::vector<double>{0, 1}));
+  EXPECT_EQ(metrics.series.at("expert_dropped.a").at(10), 0.5);
+  EXPECT_EQ(to_json(metrics).at("expert_load"), boost::json::parse(R"({"a": [0.5, 0.5]})"));
+}
+
 TEST(ReadMetrics, KeepsTheSamplesOfTheFirstAndTheLastValidation) {
   TemporaryDirectory const directory;
   auto const path = directory.path() / "metrics.jsonl";

@@ -87,6 +87,28 @@ TEST_F(TrainingLogTest, ALineHasTheLossOfEachCorpusAndTagByTokens) {
   EXPECT_EQ(lines().at(1).find("tag_nll"), std::string::npos) << "there is one tag";
 }
 
+TEST_F(TrainingLogTest, ALineHasTheLoadOfEachMixturesExperts) {
+  TrainingLog log = opened(0, "digest", "", 2);
+  StepReport loaded = report(1);
+  loaded.result.expert_loads = {{"encoder.layers.1.mixture_of_experts", {1, 3}, 0},
+                                {"decoder.layers.0.mixture_of_experts", {8, 0}, 3}};
+  log.step(loaded, std::nullopt);
+  EXPECT_TRUE(lines().empty());
+  loaded.step = 2;
+  loaded.result.expert_loads = {{"encoder.layers.1.mixture_of_experts", {3, 1}, 0},
+                                {"decoder.layers.0.mixture_of_experts", {8, 0}, 1}};
+  log.step(loaded, std::nullopt);
+  expect_contains(
+      lines().at(0),
+      R"("expert_load":{"decoder.layers.0.mixture_of_experts":[1,0],)"
+      R"("encoder.layers.1.mixture_of_experts":[0.5,0.5]},)"
+      R"("expert_entropy":{"decoder.layers.0.mixture_of_experts":0,"encoder.layers.1.mixture_of_experts":1},)"
+      R"("expert_dropped":{"decoder.layers.0.mixture_of_experts":0.25,)"
+      R"("encoder.layers.1.mixture_of_experts":0})");
+  log.step(report(4), std::nullopt);
+  EXPECT_EQ(lines().at(1).find("expert"), std::string::npos) << "a model without mixtures";
+}
+
 TEST_F(TrainingLogTest, AnInterruptedLineIsThatOfAnUndisturbedRun) {
   auto const steps = [&](TrainingLog& log, std::int64_t from, std::int64_t to) {
     for (std::int64_t step = from; step <= to; ++step) {
@@ -95,6 +117,7 @@ TEST_F(TrainingLogTest, AnInterruptedLineIsThatOfAnUndisturbedRun) {
       each.result.nll = 0.1 * static_cast<double>(step);
       each.tokens.all = 100;
       each.corpus_losses = {{"news", {0.1 * static_cast<double>(step), 3}}};
+      each.result.expert_loads = {{"layer", {static_cast<double>(step), 1}, 0.5 * static_cast<double>(step)}};
       log.count_repeated(true);
       log.step(each, std::nullopt);
     }

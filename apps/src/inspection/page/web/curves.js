@@ -12,6 +12,8 @@ const grouped_curves = [
   {prefix: 'corpus_nll.', title: (of) => `Loss of each corpus${of}`, name: (corpus) => corpus},
   {prefix: 'tag_nll.', title: (of) => `Loss by tag${of}`, name: (tag) => tag},
   {prefix: 'corpus_epochs.', title: (of) => `Passes over each corpus${of}`, name: (corpus) => corpus},
+  {prefix: 'expert_entropy.', title: (of) => `Entropy of the experts' load${of} (1: even)`, name: (path) => sublayer_name(path)},
+  {prefix: 'expert_dropped.', title: (of) => `Share of choices that experts drop${of}`, name: (path) => sublayer_name(path)},
 ];
 const curves_left_out = ['seconds', 'tokens', 'epoch', 'valid_perplexity'];
 const chosen_curves = {axis: 'step', smoothing: 0, perplexity: false, redraw: []};
@@ -90,6 +92,23 @@ function grouped_chart(run, common, {prefix, title, name}) {
   });
 }
 
+/** The load of a run's experts at its last step: rows are mixtures, columns experts; nothing where there are none. */
+function expert_map(run) {
+  const load = run.metrics.expert_load || {};
+  const layers = Object.keys(load);
+  const columns = Math.max(0, ...layers.map((layer) => load[layer].length));
+  if (columns === 0) {
+    return null;
+  }
+  const values = Float64Array.from(layers.flatMap((layer) => Array.from({length: columns}, (_, expert) => load[layer][expert] * load[layer].length)));
+  const most = Math.max(...values.filter(Number.isFinite));
+  return card(`Load of experts${of_run(page.runs.indexOf(run))}, last step (1: even)`, heat_map({
+    title: 'Load of experts', matrix: {rows: layers.length, columns, values}, rows: layers.map(sublayer_name), columns: Array.from({length: columns}, (_, expert) => String(expert)),
+    share_of: (value) => value / most, row_height: 21, max_label: 30,
+    describe: (row, column, value) => (Number.isFinite(value) ? `${sublayer_name(layers[row])}, expert ${column}: ${number_text(value)} of an even share` : 'no expert'),
+  }));
+}
+
 function curve_controls(axes, has_perplexity) {
   const change = (choice) => {
     Object.assign(chosen_curves, choice);
@@ -133,7 +152,7 @@ function show_curves() {
       : of_sets(key).map((each) => ({...chosen_curve(runs[0], axis(), each), name: each.split('/').slice(1).join('/') || 'data.valid'}))),
   }));
   node.append(curve_controls(axes, keys.some((key) => perplexity_title(key))),
-    html('div', {class: 'grid'}, ...charts, ...runs.flatMap((run) => grouped_curves.map((group) => grouped_chart(run, common, group)))));
+    html('div', {class: 'grid'}, ...charts, ...runs.flatMap((run) => [...grouped_curves.map((group) => grouped_chart(run, common, group)), expert_map(run)])));
   runs.forEach((run) => node.append(...[starts_text(run)].filter(Boolean).map(note)));
   runs.forEach((run) => node.append(...run.metrics.not_finite.map((text) => note(`${page.runs.length > 1 ? run.name + ': ' : ''}${text}.`))));
   const unreadable = runs.reduce((sum, run) => sum + run.metrics.unreadable, 0);

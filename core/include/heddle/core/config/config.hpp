@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <heddle/core/base/dtype.hpp>
@@ -177,6 +178,7 @@ struct ParallelConfig {
   bool shard_optimizer = false;
   bool shard_parameters = false;                ///< and what else the replicas keep of them: see shards_optimizer
   std::int64_t shard_min_parameters = 100'000;  ///< of a unit's, see ParameterSet
+  int shard_ranks = 0;                          ///< replicas in a row that divide parameters; 0: all
   int expert = 1;                               ///< replicas in a row that divide the experts of each mixture
   bool checked = false;                         ///< ranks compare what they call before each collective
   KeyLocations places{.section = "parallel"};
@@ -194,9 +196,9 @@ inline bool divides_model(ParallelConfig const& parallel) {
   return parallel.shard_parameters || parallel.expert > 1;
 }
 
-/// The least size of what the replicas divide of the parameters; none: they do not. See ParameterSet.
-inline std::optional<std::int64_t> min_divided(ParallelConfig const& parallel) {
-  return parallel.shard_parameters ? std::optional(parallel.shard_min_parameters) : std::nullopt;
+/// The replicas in a row that divide parameters where others have copies; 1: there are no copies.
+inline int shards_of(ParallelConfig const& parallel) {
+  return parallel.shard_parameters ? std::max(1, parallel.shard_ranks) : 1;
 }
 
 /// Whether a stage's backward passes are split: with one stage nothing is waited for.

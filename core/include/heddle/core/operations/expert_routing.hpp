@@ -28,12 +28,15 @@ struct ExpertRoutingCall {
   /// Above 0: the maximum number of an expert's rows. First choices come before second ones, and rows in their order
   /// (Lepikhin et al. 2021); the others of the expert are dropped.
   std::int64_t capacity = 0;
+  /// [experts] in the logits' dtype, or empty: a row's experts are then those with the highest score + bias, in place
+  /// of the highest logit. Weights and losses are of the scores alone (Wang et al. 2024).
+  Tensor bias = {};
 };
 
 /// The rows that each expert gets: the result of a routing, in memory of the caller.
 struct ExpertRoutes {
   Tensor scores;   ///< [rows, experts] in statistics_dtype
-  Tensor chosen;   ///< int32 [rows, chosen]: experts, the highest logit first; of equal logits, the first
+  Tensor chosen;   ///< int32 [rows, chosen]: experts, the highest (logit, or score + bias) first; of equals, the first
   Tensor weights;  ///< [rows, chosen] in statistics_dtype: the scores of these experts
   /// int32 [rows * chosen]: the row that is at each place, by expert, then by row; -1 after the last place that is
   /// used.

@@ -109,8 +109,8 @@ class Mesh {
   MeshGroup group(MeshAxes const& axes) const;
   /// The replicas (replica_axes) are cut into runs of `ranks` neighbours, which divide their number: this rank's run,
   /// and the ranks that have its place in the runs.
-  MeshGroup replica_run(int ranks) const;
-  MeshGroup across_replica_runs(int ranks) const;
+  MeshGroup replica_run(int ranks, std::string name) const;
+  MeshGroup across_replica_runs(int ranks, std::string name) const;
   std::string to_string() const { return shape_.to_string(); }
 
  private:

@@ -7,6 +7,7 @@
 #include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/parallel/mesh.hpp>
+#include <heddle/core/parameters/choice_counts.hpp>
 #include <heddle/core/parameters/placement.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 #include <map>
@@ -46,6 +47,8 @@ struct ParameterSpec {
   bool used_rounded = false;
   /// Whether its first axis is a mixture's experts, each of which is used by itself: replicas may divide them.
   bool of_experts = false;
+  /// No rule updates it, and it has no gradient: a step changes it by ChoiceCounts, if its group is not frozen.
+  bool balances = false;
 
   std::string const& key() const { return initializer_key.empty() ? name : initializer_key; }
 };
@@ -113,8 +116,8 @@ struct DividedSection {
   /// uses comes first, as on one rank.
   bool divides_gradient = false;
   Tensor values{};  ///< [range], while they are gathered, in bfloat16 where used_rounded and the activations are
-  /// Of one micro-batch, while a pass computes it; only with divides_gradient: [range]. Of a section that is used in
-  /// parts [parts, own], for the gradients from each rank's rows; empty where they are added up in this rank's part.
+  /// The gradient of one micro-batch, while a pass computes it; only with divides_gradient: [range]. For a section that
+  /// is used in parts [parts, own], the gradients from each rank's rows; empty where this rank's part adds them up.
   Tensor gradient{};
 };
 
@@ -135,9 +138,9 @@ struct ParameterUnit {
 /// So can the part of a parameter that several stages hold or that its rule updates whole, which is alone between its
 /// neighbours: a buffer cut into that many parts is cut in the same way on all stages.
 ///
-/// With `min_divided` the replicas divide the values of each unit whose matrices have at least that many elements in
-/// one part of the buffers. Places stay those of the whole buffers; memory is only there for what this rank holds, so
-/// that a Parameter's `value` is empty but for the time that the unit is gathered (see bind_unit).
+/// With `min_elements` the replicas, or runs of them, divide the values of each unit whose matrices have at least that
+/// many elements in one part of the buffers. Places stay those of the whole buffers; memory is only there for what this
+/// rank holds, so that a Parameter's `value` is empty but for the time that the unit is gathered (see bind_unit).
 ///
 /// With `expert_ranks` runs of so many replicas divide the experts of mixtures (ParameterSpec::of_experts), whose
 /// number they divide: `value` and `gradient` are then those of this rank's experts, [experts / expert_ranks, …]. In a
@@ -145,11 +148,19 @@ struct ParameterUnit {
 /// the run.
 class ParameterSet {
  public:
-  explicit ParameterSet(Mesh const& mesh, std::optional<std::int64_t> min_divided = std::nullopt, int expert_ranks = 1);
+  /// Runs of replicas that divide parameters, in ranks.
+  struct Division {
+    std::optional<std::int64_t> min_elements = std::nullopt;
+    int unit_ranks = 0;  ///< 0: all replicas
+    int expert_ranks = 1;
+  };
+
+  explicit ParameterSet(Mesh const& mesh) : ParameterSet(mesh, Division()) {}
+  ParameterSet(Mesh const& mesh, Division const& division);
 
   /// Whether the replicas divide the values of large units.
-  bool divides_units() const { return min_divided_.has_value(); }
-  int expert_ranks() const { return expert_ranks_; }
+  bool divides_units() const { return division_.min_elements.has_value(); }
+  int expert_ranks() const { return division_.expert_ranks; }
   /// Declares a parameter with one use: the layer that is being built. Throws Error for a name that is taken and
   /// ConfigError where a rank would hold nothing of the parameter.
   Parameter& declare(ParameterSpec spec);
@@ -163,6 +174,11 @@ class ParameterSet {
   /// Declares that these parameters are used together; it lives as long as the set. What several units name is theirs
   /// at any time: it stays whole.
   ParameterUnit& add_unit(std::span<Parameter const* const> used);
+  /// Declares counts of a layer's choices, zero when the set is allocated; they live as long as the set.
+  ChoiceCounts& count_choices(ChoiceCounts counts);
+  std::deque<ChoiceCounts> const& choices() const { return choices_; }
+  /// All of their sums, one layer's after the other's; empty if there are none.
+  Tensor const& choice_sums() const { return choice_sums_; }
   /// Takes the values of another set's parameters with the same names, of which `chosen` is true, where they are, and
   /// with their ids, so that a packed copy serves both sets: they have no place and no gradient here. A block is taken
   /// whole or not at all, and nothing twice. Called before `arrange`; the owner's values do not change afterwards.
@@ -242,7 +258,7 @@ class ParameterSet {
   void place_section(ParameterUnit& unit, Groups groups);
   /// Makes a section of a mixture's parameter, which is used in parts.
   void place_experts(Parameter& parameter);
-  bool divides_experts(Group const& group) const { return expert_ranks_ > 1 && group.front()->spec.of_experts; }
+  bool divides_experts(Group const& group) const { return expert_ranks() > 1 && group.front()->spec.of_experts; }
   /// Whether the replicas divide the values of these groups of a unit.
   bool divides(Groups groups) const;
   bool used_once(Groups groups) const;
@@ -250,6 +266,7 @@ class ParameterSet {
   IndexRange held(IndexRange const& places, bool gradient) const;
   Tensor whole_values(IndexRange const& places) const;
   Tensor whole_gradient(IndexRange const& places) const;
+  void bind_choices();
   void bind_values(Parameter& parameter);
   void bind_values(ParameterBlock& block);
   void bind_gradient(Parameter& parameter, bool frozen);
@@ -258,13 +275,14 @@ class ParameterSet {
   std::int64_t divisible() const;
 
   Mesh mesh_;
-  std::optional<std::int64_t> min_divided_;
-  int expert_ranks_;
+  Division division_;
   std::deque<Parameter> parameters_;
   std::deque<ParameterBlock> blocks_;
   std::deque<ParameterUnit> units_;
   std::deque<DividedSection> sections_;  ///< by their places
   std::vector<Parameter const*> uses_;
+  std::deque<ChoiceCounts> choices_;
+  Tensor choice_sums_;
   std::int64_t size_ = 0;
   std::int64_t gradient_size_ = 0;
   std::int64_t value_size_ = 0;
@@ -303,6 +321,9 @@ class ParameterAccess {
   virtual void done(ParameterUnit& unit) = 0;
   /// Moves the communication in progress on.
   virtual void progress() = 0;
+  /// Whether results and gradients may not depend on how many replicas divide experts: each rank's rows are computed by
+  /// themselves, as where nothing is divided (see DividedSection::gradient).
+  virtual bool keeps_ranks_apart() const = 0;
 };
 
 }  // namespace heddle

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <heddle/core/base/index_range.hpp>
+#include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <string>
 #include <vector>
@@ -40,6 +41,9 @@ class BufferShards {
   std::vector<Bucket> buckets_;
   int ranks_;
 };
+
+/// The replicas that have copies of this rank's part of the section. Collective over the world at first.
+Communicator copies_of(ParallelState const& parallel, DividedSection const& section);
 
 /// The indices that both lists cover; each ascends and does not overlap itself.
 std::vector<IndexRange> intersection(std::vector<IndexRange> const& left, std::vector<IndexRange> const& right);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <heddle/core/config/config.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/operations/work_observer.hpp>
 #include <heddle/core/parallel/communicator.hpp>
@@ -14,6 +15,12 @@
 namespace heddle {
 
 struct Execution;
+
+/// The runs of replicas that divide parameters in training.
+inline ParameterSet::Division division_of(ParallelConfig const& parallel) {
+  return {parallel.shard_parameters ? std::optional(parallel.shard_min_parameters) : std::nullopt, parallel.shard_ranks,
+          parallel.expert};
+}
 
 /// Gathers the values that the replicas divide (ZeRO-3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): a unit before
 /// each use, the next one while it is used. A unit that stays in memory until its next use is not gathered again. The
@@ -30,7 +37,7 @@ class GatheredParameters final : public ParameterAccess {
   };
 
   /// The set must be allocated. Not collective.
-  GatheredParameters(Communicator const& replicas, ParameterSet& parameters, std::shared_ptr<TensorOps> operations,
+  GatheredParameters(ParallelState const& parallel, ParameterSet& parameters, std::shared_ptr<TensorOps> operations,
                      Execution& execution, Options const& options);
 
   /// Throws Error where the uses of the pass before are not all done.
@@ -39,6 +46,7 @@ class GatheredParameters final : public ParameterAccess {
   void use(ParameterUnit& unit, bool gradient) override;
   void done(ParameterUnit& unit) override;
   void progress() override;
+  bool keeps_ranks_apart() const override { return trees_ != nullptr; }
   /// Returns when all gradients of the step are in this rank's buffer. Collective over the replicas.
   void finish();
   /// Takes the gradients to these trees from now on, one micro-batch after the other; null: to the buffer again.

@@ -42,7 +42,8 @@ class ScatteredTrees {
   struct Trees {
     IndexRange range;
     IndexRange own;
-    std::vector<std::int64_t> parts{};  ///< [replica]: elements of each one's part
+    std::vector<std::int64_t> parts{};       ///< [replica]: elements of each one's part, up to the first copy
+    DividedSection const* copied = nullptr;  ///< the bucket's, where several runs of replicas divide it
     bool section = false;
     std::vector<Tensor> sums{};
     std::vector<GradientTree> trees{};
@@ -65,6 +66,7 @@ class ScatteredTrees {
   Trees losses_;
   std::int64_t micro_batches_left_ = 0;
   Tensor received_;         ///< [replica, the longest part]
+  Tensor from_run_;         ///< [rank of a run of replicas, the longest part]
   Tensor received_losses_;  ///< [replica, loss sums]
 };
 

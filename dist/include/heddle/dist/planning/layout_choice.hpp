@@ -17,6 +17,7 @@ struct LayoutChoice {
   bool zero_bubble = false;
   bool shard_optimizer = false;
   bool shard_parameters = false;  ///< only with shard_optimizer
+  int shard_ranks = 0;            ///< only with shard_parameters
   int expert = 1;                 ///< above 1 only with shard_optimizer
   std::int64_t micro_batch_tokens = 4096;
 

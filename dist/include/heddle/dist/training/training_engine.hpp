@@ -25,6 +25,7 @@ struct StepResult {
   double gradient_norm = 0;  ///< before clipping
   double nll = 0;  ///< negative log-likelihood, as `loss`: without label smoothing and z-loss, as validation has it
   GradientNoise noise{};
+  std::vector<ExpertLoad> expert_loads{};  ///< of all stages' mixtures; empty if the loss is not finite
   std::vector<double> group_nll{};  ///< its sums for each of the batch's groups of samples; empty where there are none
 };
 
@@ -88,6 +89,7 @@ class TrainingEngine {
 
  private:
   LayerSpec layer_spec();
+  void find_mixtures();
   /// Whether the noise of gradients is measured: the data ranks' gradients are then those of parts of the batch.
   bool measures_noise() const;
   GradientNoise noise_of(double squares_of_parts, double norm, double tokens) const;
@@ -100,6 +102,9 @@ class TrainingEngine {
   void reduce();
   /// The rows of all passes that predict a token, over which losses and gradients are means.
   double predicted_tokens(MicroBatchSource const& batch) const;
+  /// The step's choices in the mixtures of all stages. Those of this stage change its biases if the step made an
+  /// `update`. Collective over the world.
+  std::vector<ExpertLoad> balance_experts(bool update, std::int64_t steps_done);
   /// The sums of the last step's losses for each of the batch's groups. Collective over the world.
   std::vector<double> group_sums(SampleGroups const& groups);
 
@@ -115,7 +120,9 @@ class TrainingEngine {
   std::optional<DistributedOptimizer> optimizer_;
   std::shared_ptr<TensorOps> tensor_ops_;
   RowLosses row_losses_;
-  Tensor results_;  ///< float64 [3 or 4]: the two that follow, so that one copy fetches both
+  std::vector<ExpertLoad> mixtures_;  ///< of all stages, stage after stage, with the numbers of their experts
+  std::size_t first_choice_ = 0;      ///< the place of this stage's ParameterSet::choice_sums among those of all
+  Tensor results_;                    ///< float64 [3 or 4]: the two that follow, so that one copy fetches both
   /// [2]: a step's smoothed loss and its negative log-likelihood. [3] where train.noise_scale is measured: the sum over
   /// the data ranks of the squared norm of each one's gradient, too.
   Tensor loss_sums_;
