@@ -35,7 +35,7 @@ struct Options {
   std::string out;
   KernelRates rates;
   int ranks_per_node = 8;
-  int planned_ranks = 0;  ///< nothing is simulated: the plan of so many ranks
+  int planned_ranks = 0;  ///< 0: simulate; otherwise plan a step of this number of ranks
   std::int64_t sentence_tokens = 128;
   std::int64_t vocabulary = 32000;
   double seconds_between_looks = 1e-4;
@@ -57,7 +57,7 @@ Options parse(int argc, char** argv) {
       ("operations", required(options.rates.operations_per_second), "of matrix products, a second of a rank")  //
       ("bytes", required(options.rates.bytes_per_second), "of other kernels, a second of a rank")              //
       ("ranks-per-node", required(options.ranks_per_node), "")                                                 //
-      ("plan", po::value(&options.planned_ranks), "simulate nothing, plan for so many ranks")                  //
+      ("plan", po::value(&options.planned_ranks), "plan a step of this number of ranks and simulate none")     //
       ("sentence", required(options.sentence_tokens), "tokens of each sentence")                               //
       ("vocabulary", required(options.vocabulary), "pieces")                                                   //
       ("look", required(options.seconds_between_looks), "seconds between two looks of a rank that waits")      //

@@ -12,7 +12,7 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, traffic_groups> group_names{"world",  "pipeline", "data",   "context",
+constexpr std::array<std::string_view, traffic_groups> group_names{"world",  "pipeline", "data",    "context",
                                                                    "tensor", "replicas", "experts", "shards"};
 
 std::string amount(std::int64_t bytes) {
