@@ -35,6 +35,7 @@ struct Options {
   std::string out;
   KernelRates rates;
   int ranks_per_node = 8;
+  int planned_ranks = 0;  ///< 0: simulate; otherwise plan a step of this number of ranks
   std::int64_t sentence_tokens = 128;
   std::int64_t vocabulary = 32000;
   double seconds_between_looks = 1e-4;
@@ -56,6 +57,7 @@ Options parse(int argc, char** argv) {
       ("operations", required(options.rates.operations_per_second), "of matrix products, a second of a rank")  //
       ("bytes", required(options.rates.bytes_per_second), "of other kernels, a second of a rank")              //
       ("ranks-per-node", required(options.ranks_per_node), "")                                                 //
+      ("plan", po::value(&options.planned_ranks), "plan a step of this number of ranks and simulate none")     //
       ("sentence", required(options.sentence_tokens), "tokens of each sentence")                               //
       ("vocabulary", required(options.vocabulary), "pieces")                                                   //
       ("look", required(options.seconds_between_looks), "seconds between two looks of a rank that waits")      //
@@ -120,7 +122,8 @@ Simulated simulate(Run& run, MpiSession const& session) {
   parallel.context_mode = run.config.parallel.context_mode;
   parallel.divide_experts(run.config.parallel.expert);
   parallel.divide_parameters(shards_of(run.config.parallel));
-  Registries const registries{KernelRegistries().dry_run(run.kernels), run.registries.layers};
+  Registries registries = run.registries;
+  registries.kernels = KernelRegistries().dry_run(run.kernels);
   Arena scratch;
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
   WaitingTimes waiting;
@@ -175,17 +178,15 @@ LayoutPlan plan(Run const& run, int ranks) {
 }
 
 void write_results(Run const& run, Simulated const& simulated, LayoutPlan const& planned) {
-  std::int64_t bytes = 0;
-  for (MemoryUse const& use : planned.stages) {
-    bytes = std::max(bytes, use.total());
-  }
+  MemoryUse const& use = *std::ranges::max_element(planned.stages, {}, &MemoryUse::total);
   std::ofstream file(run.options.out);
   file << fmt::format(
       "{{\"layout\": \"{}\", \"simulated\": {{\"step\": {}, \"accumulate\": {}, \"pipeline_wait\": {}, "
       "\"replicas_wait\": {}}}, \"planned\": {{\"step\": {}, \"kernels\": {}, \"bubble\": {}, \"rank_bytes\": {}, "
-      "\"groups\": {{",
+      "\"parameters\": {}, \"gradients\": {}, \"state\": {}, \"activations\": {}, \"groups\": {{",
       describe(planned.layout), simulated.step_seconds, simulated.accumulate_seconds, simulated.pipeline_wait,
-      simulated.replicas_wait, planned.step_seconds, planned.kernel_seconds, planned.bubble, bytes);
+      simulated.replicas_wait, planned.step_seconds, planned.kernel_seconds, planned.bubble, use.total(),
+      use.parameters, use.gradients, use.state, use.activations);
   char const* separator = "";
   for (GroupTraffic const& group : planned.groups) {
     file << fmt::format("{}\"{}\": {{\"bytes\": {}, \"seconds\": {}}}", separator, group.name, group.bytes,
@@ -215,9 +216,10 @@ int main_of_rank(int argc, char** argv) {
   MpiSession const session(std::numeric_limits<int>::max(), run->options.message_elements);
   int const rank = session.world().rank();
   try {
-    Simulated const simulated = simulate(*run, session);
+    int const planned = run->options.planned_ranks;
+    Simulated const simulated = planned > 0 ? Simulated() : simulate(*run, session);
     if (rank == 0) {
-      write_results(*run, simulated, plan(*run, session.world().size()));
+      write_results(*run, simulated, plan(*run, planned > 0 ? planned : session.world().size()));
     }
   } catch (std::exception const& error) {
     fmt::print(stderr, "simulated_training, rank {}: {}\n", rank, error.what());

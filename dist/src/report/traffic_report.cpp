@@ -12,8 +12,8 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, traffic_groups> group_names{"world",  "pipeline", "data",   "context",
-                                                                   "tensor", "replicas", "experts"};
+constexpr std::array<std::string_view, traffic_groups> group_names{"world",  "pipeline", "data",    "context",
+                                                                   "tensor", "replicas", "experts", "shards"};
 
 std::string amount(std::int64_t bytes) {
   constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};

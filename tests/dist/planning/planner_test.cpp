@@ -181,6 +181,32 @@ TEST_F(PlannerTest, EstimatesTheMemoryThatTheRunPlans) {
   }
 }
 
+TEST_F(PlannerTest, EstimatesTheMemoryOfDividedExperts) {
+  std::string const experts = "mixture_of_experts = { experts = 32 }\n";
+  ModelConfig const layers =
+      parse_config("[model.encoder]\nsublayers = [\"self_attention\", \"mixture_of_experts\"]\n" + experts +
+                       "[model.decoder]\nsublayers = [\"self_attention\", " +
+                       "\"cross_attention\", \"mixture_of_experts\"]\n" + experts,
+                   "test")
+          .model;
+  for (int const expert : {2, 4}) {
+    SCOPED_TRACE(expert);
+    Layout const layout{.shape = {1, 4, 1, 1}, .shard_optimizer = true, .expert = expert};
+    Config config = planned_config(layout);
+    ModelConfig const sizes = std::exchange(config.model, layers);
+    config.model.d_model = sizes.d_model;
+    config.model.d_ff = sizes.d_ff;
+    config.model.heads = sizes.heads;
+    config.model.max_length = sizes.max_length;
+    RaggedSamples const samples(false);
+    Planner planner = planner_of(config, {.nodes = 1, .ranks_per_node = 4}, samples);
+    LayoutPlan plan = planner.estimate(choice_of(layout));
+    auto const estimated = static_cast<double>(plan.node_bytes);
+    planner.plan_exactly(plan);
+    EXPECT_NEAR(estimated / static_cast<double>(plan.node_bytes), 1, 0.15);
+  }
+}
+
 TEST_F(PlannerTest, TheDataRankWithTheMostTokensDecides) {
   Machines const machines{.nodes = 1, .ranks_per_node = 2};
   LayoutChoice const two = choice_of({.shape = {1, 2, 1, 1}});
