@@ -259,6 +259,9 @@ class StageDryRun {
         continue;
       }
       if (placement.on_several_stages()) {
+        DividedSection const* const section = parameters.section_of(parameter);
+        work.shared_divided_values += section != nullptr && section->trained ? elements : 0;
+        work.shared_divided_gradients += section != nullptr && section->divides_gradient ? elements : 0;
         work.shared_elements += elements;
         work.updates[parameter.rule.name].shared += elements;
         work.max_holders = std::max(work.max_holders, static_cast<int>(placement.stages.size()));
@@ -319,7 +322,7 @@ RankWork dry_run_stage(Config const& config, LayoutChoice const& layout, int sta
 
 RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int stages) {
   RankWork sum;
-  std::int64_t shared = 0;
+  std::int64_t shared = 0, shared_values = 0, shared_gradients = 0;
   std::map<std::string, std::int64_t> shared_by_rule;
   for (std::vector<LayerGroup> const& groups : parts) {
     PassWork& forward = sum.forward.emplace_back();
@@ -346,6 +349,10 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
       sum.gathered_gradients = std::max(sum.gathered_gradients, layer->gathered_gradients);
       sum.partial_elements += count * layer->partial_elements;
       shared += count * layer->shared_elements;
+      shared_values += count * layer->shared_divided_values;
+      shared_gradients += count * layer->shared_divided_gradients;
+      sum.shared_divided_values = std::max(sum.shared_divided_values, layer->shared_divided_values);
+      sum.shared_divided_gradients = std::max(sum.shared_divided_gradients, layer->shared_divided_gradients);
       sum.shared_elements = std::max(sum.shared_elements, layer->shared_elements);
       sum.max_holders = std::max(sum.max_holders, std::min(layer->max_holders, stages));
       sum.parameter_dtype = layer->parameter_dtype;
@@ -362,6 +369,8 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
     }
   }
   sum.parameters -= shared - sum.shared_elements;
+  sum.divided_values -= shared_values - sum.shared_divided_values;
+  sum.divided_gradients -= shared_gradients - sum.shared_divided_gradients;
   for (auto& [rule, update] : sum.updates) {
     update.elements -= shared_by_rule[rule] - update.shared;
   }

@@ -125,6 +125,8 @@ struct RankWork {
   std::int64_t rounded = 0;                        ///< of them: kept in bfloat16
   std::int64_t divided_values = 0;                 ///< trained elements whose values the replicas divide
   std::int64_t divided_gradients = 0;              ///< and whose gradients they divide
+  std::int64_t shared_divided_values = 0;          ///< elements of divided_values that other stages hold, too
+  std::int64_t shared_divided_gradients = 0;       ///< the same of divided_gradients
   std::int64_t copied_gradients = 0;               ///< this rank's of them, of which other replicas have copies
   std::int64_t gathered_values = 0;                ///< bytes of units in use: GatheredParameters::value_bytes
   std::int64_t gathered_gradients = 0;             ///< the same for gradients
