@@ -65,8 +65,9 @@ std::string runs_problem(Config const& config, ModelDescription const& model, Me
   }
   if (parallel.expert > 1 && config.train.noise_scale) {
     return fmt::format(
-        "{} = true with {} = {}: no rank has the gradient of its part of the batch; expected one of the two",
-        config.train.places.of("noise_scale"), parallel.places.of("expert"), parallel.expert);
+        "{} = true with parallel.expert = {}: no rank has the gradient of its part of the batch; expected "
+        "one of the two",
+        config.train.places.of("noise_scale"), parallel.expert);
   }
   return "";
 }
@@ -111,6 +112,12 @@ std::string pipeline_problem(Config const& config, ModelDescription const& model
     by_cost.parallel.stage_layers.clear();
     layouts = nearest(by_cost);
     without = " without parallel.stage_layers";
+  }
+  if (layouts.empty() && config.parallel.expert > 1) {
+    Config without_runs = config;
+    without_runs.parallel.expert = 1;
+    layouts = nearest(without_runs);
+    without = " without parallel.expert";
   }
   std::string const of_ranks = ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
   throw ConfigError(layouts.empty() ? fmt::format("{}; no layout of {} works for this model", reason, of_ranks)
@@ -174,6 +181,9 @@ Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, in
   MeshShape const wanted = shape_of(parallel);
   int const others = wanted.with(MeshAxis::data, 1).ranks();
   MeshShape const shape = parallel.data > 0 ? wanted : wanted.with(MeshAxis::data, std::max(1, ranks / others));
+  if (std::string const runs = runs_problem(config, model, shape); !runs.empty() && shape.ranks() == ranks) {
+    throw ConfigError("{}", runs);
+  }
   std::string problem = layout_problem(config, model, shape, config.model.max_length);
   if (problem.empty() && shape.ranks() != ranks) {
     problem = ranks_problem(parallel, shape, ranks);

@@ -384,6 +384,16 @@ Communicator ParallelState::group(MeshGroup const& group) const {
   return known != groups_->end() ? known->second : groups_->emplace(group.name, make_group_(group)).first->second;
 }
 
+void ParallelState::divide_experts(int ranks) {
+  experts = group(mesh.replica_run(ranks, "experts"));
+  expert_copies = ranks > 1 ? group(mesh.across_replica_runs(ranks, "copies of experts")) : Communicator::self();
+}
+
+void ParallelState::divide_parameters(int ranks) {
+  shards = group(mesh.replica_run(ranks, "shards"));
+  shard_copies = ranks > 1 ? group(mesh.across_replica_runs(ranks, "copies of shards")) : Communicator::self();
+}
+
 ParallelState make_parallel_state(Communicator const& world, Mesh const& mesh) {
   return {world, mesh, [world](MeshGroup const& group) { return world.split(group.first, group.place, group.name); }};
 }

@@ -56,10 +56,12 @@ void ParameterSet::place_all(Groups groups) {
       std::ranges::stable_partition(groups, [this](Group const& group) { return !divides_experts(group); });
   auto left = experts.begin();
   for (ParameterUnit& unit : units_) {
-    // Parameters of several units, such as positions of a stack's layers, stay whole.
+    // Parameters of several units, such as positions of a stack's layers, stay whole, also on a stage with one of the
+    // layers: all stages divide a parameter in the same way.
     auto const is_matrix_of = [&](Group const& group) {
-      return group.front()->global_shape().rank() > 1 && std::ranges::count(unit.members, group.front()) > 0 &&
-             units_of[group.front()] == 1;
+      Parameter const* const first = group.front();
+      return first->global_shape().rank() > 1 && std::ranges::count(unit.members, first) > 0 && units_of[first] == 1 &&
+             (unit.members.size() == 1 || !first->placement().on_several_stages());
     };
     auto const own = std::stable_partition(groups.begin(), left, std::not_fn(is_matrix_of));
     if (divides({own, left})) {
@@ -139,6 +141,13 @@ void ParameterSet::place_experts(Parameter& parameter) {
       parameter.local_shape.size() != reserved_elements(parameter, mesh_)) {
     throw Error("parameter {} {}: its experts and their parts must be of equal number and size on all ranks",
                 parameter.spec.name, parameter.global_shape().to_string());
+  }
+  if (parameter.updated_whole()) {
+    throw ConfigError(
+        "parallel.expert = {}: the rule {} updates the whole parameter {}, which no rank would have; expected a rule "
+        "that "
+        "updates elements, such as adam",
+        division_.expert_ranks, parameter.rule.name, parameter.spec.name);
   }
   if (std::ranges::count(uses_, &parameter) > 1) {
     throw ConfigError("parallel.expert = {}: {} is used by several layers; expected layers that are not tied",

@@ -14,7 +14,7 @@ struct Segment {
   bool alone = false;
   bool single_owner = false;
   bool on_several_stages = false;
-  int parts = 0;    ///< of a DividedSection
+  int parts = 0;    ///< ranks that divide it, if it is a DividedSection
   double cost = 0;  ///< of an update
 };
 
@@ -94,11 +94,6 @@ std::vector<IndexRange> BufferShards::parts_of(int rank) const {
     parts.push_back(part(bucket, rank));
   }
   return parts;
-}
-
-Communicator copies_of(ParallelState const& parallel, DividedSection const& section) {
-  char const* const name = section.in_parts ? "copies of experts" : "copies of shards";
-  return parallel.group(parallel.mesh.across_replica_runs(section.parts, name));
 }
 
 std::vector<IndexRange> intersection(std::vector<IndexRange> const& left, std::vector<IndexRange> const& right) {

@@ -226,7 +226,7 @@ class Planner::Estimate {
                     : std::max(whole - last_pass, whole / as_double(std::max<std::int64_t>(1, buckets.operations)));
     }
     if (work.copied_gradients > 0) {
-      seconds += add(groups, replicas, CollectiveOp::all_reduce, {1, work.copied_gradients * element});
+      seconds += add(groups, copies, CollectiveOp::all_reduce, {1, work.copied_gradients * element});
     }
     seconds += add(groups, tensor, CollectiveOp::all_reduce,
                    {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});

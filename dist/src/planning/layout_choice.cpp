@@ -5,6 +5,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/mesh.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
+#include <set>
 
 namespace heddle {
 
@@ -43,7 +44,8 @@ std::vector<std::int64_t> micro_batch_sizes(Config const& config, LayoutChoice c
 }
 
 /// The layouts of this shape, with every combination of switches that has an effect.
-std::vector<LayoutChoice> variants_of(MeshShape const& shape, ModelDescription const& model) {
+std::vector<LayoutChoice> variants_of(MeshShape const& shape, ModelDescription const& model,
+                                      std::vector<int> const& shard_ranks) {
   std::vector<LayoutChoice> variants{{.shape = shape}};
   auto const also = [&](bool has_effect, auto const& change) {
     for (std::size_t index = 0, before = variants.size(); has_effect && index < before; ++index) {
@@ -63,6 +65,12 @@ std::vector<LayoutChoice> variants_of(MeshShape const& shape, ModelDescription c
     if (variants[index].shard_optimizer && !variants[index].zero_bubble) {
       variants.push_back(variants[index]);
       variants.back().shard_parameters = true;
+      for (int const ranks : shard_ranks) {
+        if (ranks > 1 && ranks < plain.replicas() && plain.replicas() % ranks == 0) {
+          variants.push_back(variants.back());
+          variants.back().shard_ranks = ranks;
+        }
+      }
     }
   }
   for (std::size_t index = 0, before = variants.size(); has_experts(model) && index < before; ++index) {
@@ -195,9 +203,11 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
                               std::int64_t longest_sequence, std::int64_t batch_tokens, std::string const& undivided) {
   LayoutCandidates found;
   for (MeshShape const& shape : shapes_of(machines.ranks())) {
-    for (LayoutChoice layout : variants_of(shape, model)) {
-      if (layout.shard_parameters && !undivided.empty()) {
-        reject(found.rejections, "parallel.shard_parameters cannot be used", undivided);
+    // The configured runs of replicas, and those of a node.
+    std::set<int> const runs{config.parallel.shard_ranks, machines.ranks_per_node / shape.size(MeshAxis::tensor)};
+    for (LayoutChoice layout : variants_of(shape, model, {runs.begin(), runs.end()})) {
+      if ((layout.shard_parameters || layout.expert > 1) && !undivided.empty()) {
+        reject(found.rejections, "parallel.shard_parameters and expert cannot be used", undivided);
         continue;
       }
       std::string const problem = layout_problem(with_layout(config, layout), model, layout.shape, longest_sequence);

@@ -59,7 +59,8 @@ std::array<GroupTopology, traffic_groups> group_places(LayoutChoice const& layou
           place({MeshAxis::tensor}),
           place(replica_axes()),
           place_of(layout.shape, replica_axes(), machines, layout.expert),
-          place_of(layout.shape, replica_axes(), machines, std::max(1, layout.shard_ranks))};
+          place_of(layout.shape, replica_axes(), machines, std::max(1, layout.shard_ranks)),
+          place(replica_axes())};
 }
 
 double seconds_of(NetworkModel const& network, GroupTopology const& place, CollectiveOp collective,

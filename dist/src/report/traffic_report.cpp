@@ -12,8 +12,8 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, traffic_groups> group_names{"world",  "pipeline", "data",    "context",
-                                                                   "tensor", "replicas", "experts", "shards"};
+constexpr std::array<std::string_view, traffic_groups> group_names{
+    "world", "pipeline", "data", "context", "tensor", "replicas", "experts", "shards", "copies"};
 
 std::string amount(std::int64_t bytes) {
   constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
@@ -46,8 +46,13 @@ std::string_view traffic_group_name(std::size_t group) {
 }
 
 TrafficByGroup traffic_of(ParallelState const& parallel) {
-  return {parallel.world.ledger(),  parallel.pipeline.ledger(), parallel.data.ledger(),    parallel.context.ledger(),
-          parallel.tensor.ledger(), parallel.replicas.ledger(), parallel.experts.ledger(), parallel.shards.ledger()};
+  Ledger copies = parallel.expert_copies.ledger();
+  for (std::size_t collective = 0; collective < collectives; ++collective) {
+    copies[collective] += parallel.shard_copies.ledger()[collective];
+  }
+  return {parallel.world.ledger(),   parallel.pipeline.ledger(), parallel.data.ledger(),
+          parallel.context.ledger(), parallel.tensor.ledger(),   parallel.replicas.ledger(),
+          parallel.experts.ledger(), parallel.shards.ledger(),   copies};
 }
 
 TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier) {

@@ -174,7 +174,7 @@ class Digests {
     if (!damaged_.empty()) {
       return {Surety::damage,
               fmt::format("{} on rank {} ({}) changed between two updates ({} of its tensors did); only "
-                          "this rank updates it (parallel.shard_optimizer or shard_parameters). {}",
+                          "this rank updates it (parallel.shard_optimizer, shard_parameters or expert). {}",
                           damaged_.front(), world_rank, host_name(), readable_count(damaged_.size()), wrong_numbers)};
     }
     if (!replicas.empty()) {

@@ -51,7 +51,9 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   tensor_ops_ = kernels.select<TensorOps>({setup.dtype});
   pipeline_.emplace(setup.parallel.pipeline, *model_, tensor_ops_, setup.execution,
                     Pipeline::Options{.split_backward = setup.split_backward || splits_backward(config.parallel)});
-  if (!parameters_.sections().empty()) {
+  // Also on a stage that has nothing to divide: all stages run their micro-batches in one order.
+  bool const divides = divides_model(config.parallel) && setup.parallel.replicas.size() > 1;
+  if (divides && any_of(setup.parallel.pipeline, !parameters_.sections().empty())) {
     gathered_.emplace(setup.parallel, parameters_, kernels.select<TensorOps>({parameter_dtype(setup.dtype)}),
                       setup.execution,
                       GatheredParameters::Options{.activations = setup.dtype, .observer = setup.observer});

@@ -332,6 +332,17 @@ TEST(ParameterSetTest, RunsOfReplicasDivideExperts) {
   }
 }
 
+TEST(ParameterSetTest, ExpertsThatARuleUpdatesWholeAreNotDivided) {
+  ParameterSet set(Mesh({1, 2, 1, 1}, 0, 2), {.expert_ranks = 2});
+  Parameter& up = set.declare({.name = "up",
+                               .placement = {.global_shape = {4, 3, 5}},
+                               .initializer = Initializer::zeros(),
+                               .of_experts = true});
+  up.rule.name = "lamb";
+  up.spec.placement.owner = Placement::Owner::single;
+  expect_config_error([&] { set.arrange(); }, {"parallel.expert = 2: the rule lamb updates the whole parameter up"});
+}
+
 TEST(ParameterSetTest, IdsAreUniqueAndVersionsGrow) {
   ParameterSet first = make_parameters(Mesh());
   ParameterSet const second = make_parameters(Mesh());

@@ -364,8 +364,8 @@ TEST_F(PlannerTest, ParametersAreNotShardedWhereARankNeedsThemWhole) {
     LayoutCandidates const found =
         list_layouts(config, describe_model(config.model, bench_.registries().layers), {.ranks_per_node = 4},
                      config.model.max_length, 16 * micro_batch_tokens, undivided_reason(config, kernels));
-    bool const refused =
-        std::ranges::count(found.rejections, "parallel.shard_parameters cannot be used", &Rejection::limit) > 0;
+    bool const refused = std::ranges::count(found.rejections, "parallel.shard_parameters and expert cannot be used",
+                                            &Rejection::limit) > 0;
     auto const layouts = std::ranges::count(found.layouts, true, &LayoutChoice::shard_parameters);
     EXPECT_EQ(refused, layouts == 0);
     return layouts;

@@ -92,7 +92,7 @@ function grouped_chart(run, common, {prefix, title, name}) {
   });
 }
 
-/** The load of a run's experts at its last step: rows are mixtures, columns experts; nothing where there are none. */
+/** The load of a run's experts since the last line but one: rows are mixtures, columns experts; nothing where there are none. */
 function expert_map(run) {
   const load = run.metrics.expert_load || {};
   const layers = Object.keys(load);
@@ -102,7 +102,7 @@ function expert_map(run) {
   }
   const values = Float64Array.from(layers.flatMap((layer) => Array.from({length: columns}, (_, expert) => load[layer][expert] * load[layer].length)));
   const most = Math.max(...values.filter(Number.isFinite));
-  return card(`Load of experts${of_run(page.runs.indexOf(run))}, last step (1: even)`, heat_map({
+  return card(`Load of experts${of_run(page.runs.indexOf(run))}, last line (1: even)`, heat_map({
     title: 'Load of experts', matrix: {rows: layers.length, columns, values}, rows: layers.map(sublayer_name), columns: Array.from({length: columns}, (_, expert) => String(expert)),
     share_of: (value) => value / most, row_height: 21, max_label: 30,
     describe: (row, column, value) => (Number.isFinite(value) ? `${sublayer_name(layers[row])}, expert ${column}: ${number_text(value)} of an even share` : 'no expert'),

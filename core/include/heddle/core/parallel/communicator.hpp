@@ -218,9 +218,9 @@ class ParallelState {
   Communicator group(MeshAxes const& axes) const { return group(mesh.group(axes)); }
   /// The same for another group of the mesh.
   Communicator group(MeshGroup const& group) const;
-  /// Makes the group of runs of so many replicas (Mesh::replica_run); collective over the world.
-  void divide_experts(int ranks) { experts = group(mesh.replica_run(ranks, "experts")); }
-  void divide_parameters(int ranks) { shards = group(mesh.replica_run(ranks, "shards")); }
+  /// Make the groups of runs of so many replicas (Mesh::replica_run); collective over the world.
+  void divide_experts(int ranks);
+  void divide_parameters(int ranks);
 
   Mesh mesh;
   Communicator world = Communicator::self();
@@ -230,8 +230,11 @@ class ParallelState {
   Communicator tensor = Communicator::self();
   Communicator replicas = Communicator::self();  ///< the ranks that hold the same parameter shards: replica_axes
   Communicator experts = Communicator::self();   ///< this rank's run of replicas that divides the experts of mixtures
-  Communicator shards = Communicator::self();    ///< and other parameters; one rank: all replicas do, or none
-  bool sequence_parallel = false;                ///< the tensor group divides the residual stream's rows
+  Communicator expert_copies = Communicator::self();  ///< the ranks that have the same experts
+  /// This rank's run of replicas that divides other parameters than experts; one rank: all replicas do, or none.
+  Communicator shards = Communicator::self();
+  Communicator shard_copies = Communicator::self();  ///< the ranks that have the same parts of these
+  bool sequence_parallel = false;                    ///< the tensor group divides the residual stream's rows
   ContextMode context_mode = ContextMode::ring;
 
  private:

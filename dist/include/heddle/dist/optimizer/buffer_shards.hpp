@@ -42,8 +42,10 @@ class BufferShards {
   int ranks_;
 };
 
-/// The replicas that have copies of this rank's part of the section. Collective over the world at first.
-Communicator copies_of(ParallelState const& parallel, DividedSection const& section);
+/// The replicas that have copies of this rank's part of the section.
+inline Communicator const& copies_of(ParallelState const& parallel, DividedSection const& section) {
+  return section.in_parts ? parallel.expert_copies : parallel.shard_copies;
+}
 
 /// The indices that both lists cover; each ascends and does not overlap itself.
 std::vector<IndexRange> intersection(std::vector<IndexRange> const& left, std::vector<IndexRange> const& right);

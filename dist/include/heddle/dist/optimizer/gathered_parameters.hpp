@@ -105,7 +105,7 @@ class GatheredParameters final : public ParameterAccess {
   Gradient* computed_ = nullptr;       ///< of the use that has not ended; null: it has none
   std::deque<Gradient*> under_way_{};  ///< in the order of their starts, in which they are added
   ScatteredTrees* trees_ = nullptr;
-  Arena leaves_;  ///< of the unit in use
+  Arena leaves_;  ///< gradients of the unit in use, from each rank's rows
 };
 
 }  // namespace heddle

@@ -42,7 +42,7 @@ class ScatteredTrees {
   struct Trees {
     IndexRange range;
     IndexRange own;
-    std::vector<std::int64_t> parts{};       ///< [replica]: elements of each one's part, up to the first copy
+    std::vector<std::int64_t> parts{};       ///< [replica]: elements of each one's part, without copies
     DividedSection const* copied = nullptr;  ///< the bucket's, where several runs of replicas divide it
     bool section = false;
     std::vector<Tensor> sums{};

@@ -10,9 +10,9 @@ namespace heddle {
 
 /// The groups of ParallelState, in its order.
 struct TrafficGroup {
-  enum Index : std::size_t { world, pipeline, data, context, tensor, replicas, experts, shards };
+  enum Index : std::size_t { world, pipeline, data, context, tensor, replicas, experts, shards, copies };
 };
-inline constexpr std::size_t traffic_groups = 8;
+inline constexpr std::size_t traffic_groups = 9;
 
 /// A rank's traffic by group. All zero for a single rank.
 using TrafficByGroup = std::array<Ledger, traffic_groups>;
