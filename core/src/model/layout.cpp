@@ -159,7 +159,7 @@ std::string layout_problem(Config const& config, ModelDescription const& model, 
 }
 
 bool has_experts(ModelDescription const& model) {
-  return model.unsupported_reason({.expert = std::numeric_limits<int>::max()}).has_value();  // no layer has so many
+  return model.unsupported_reason({.expert = std::numeric_limits<int>::max()}).has_value();  // more than a layer has
 }
 
 MeshShape shape_of(ParallelConfig const& parallel) {

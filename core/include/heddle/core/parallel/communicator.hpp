@@ -218,7 +218,8 @@ class ParallelState {
   Communicator group(MeshAxes const& axes) const { return group(mesh.group(axes)); }
   /// The same for another group of the mesh.
   Communicator group(MeshGroup const& group) const;
-  /// Make the groups of runs of so many replicas (Mesh::replica_run); collective over the world.
+  /// Make the groups of runs of `ranks` replicas (Mesh::replica_run) and those of their copies; collective over the
+  /// world.
   void divide_experts(int ranks);
   void divide_parameters(int ranks);
 

@@ -142,10 +142,10 @@ struct ParameterUnit {
 /// many elements in one part of the buffers. Places stay those of the whole buffers; memory is only there for what this
 /// rank holds, so that a Parameter's `value` is empty but for the time that the unit is gathered (see bind_unit).
 ///
-/// With `expert_ranks` runs of so many replicas divide the experts of mixtures (ParameterSpec::of_experts), whose
-/// number they divide: `value` and `gradient` are then those of this rank's experts, [experts / expert_ranks, …]. In a
-/// pass with DividedSection::gradient the latter is [experts, …], of this rank's experts from the rows of each rank of
-/// the run.
+/// With `expert_ranks` above 1, runs of that many replicas divide the experts of mixtures (ParameterSpec::of_experts),
+/// whose number they divide: `value` and `gradient` are then those of this rank's experts, [experts / expert_ranks, …].
+/// In a pass with DividedSection::gradient the latter is [experts, …], of this rank's experts from the rows of each
+/// rank of the run.
 class ParameterSet {
  public:
   /// Runs of replicas that divide parameters, in ranks.

@@ -18,7 +18,7 @@ struct PipelineStep {
   /// The source's micro-batches. Each is read once, on every stage, in order, shortly before it is needed.
   IndexRange micro_batches;
   /// With `access`: the number of micro-batches of the replica that has most. For those that this one lacks it only
-  /// gathers parameters with the others.
+  /// gathers parameters with the others, and computes its experts for them (ModelChunk::attend).
   std::int64_t max_micro_batches = 0;
   OutputLoss::Training loss;  ///< `sums` is not read
   std::uint64_t seed = 0;
