@@ -39,10 +39,12 @@ class EqualMicroBatches final : public MicroBatchSource {
   Pack const& pack_;
 };
 
-Pack const& pack_of(std::int64_t sentences, std::int64_t tokens, GroupMember context) {
+Pack const& pack_of(std::int64_t sentences, std::int64_t tokens, ContextSplit const& context) {
   // Never destroyed: when the process ends there are no ranks that could release tensors.
-  static auto& packs = *new std::map<std::tuple<std::int64_t, std::int64_t, int, int>, Pack>();
-  auto [place, is_new] = packs.try_emplace({sentences, tokens, context.rank, context.ranks});
+  static auto& packs = *new std::map<std::tuple<std::int64_t, std::int64_t, int, int, int, int>, Pack>();
+  auto const [encoder, decoder] = std::pair(context.encoder(), context.decoder());
+  auto [place, is_new] =
+      packs.try_emplace({sentences, tokens, encoder.rank, encoder.ranks, decoder.rank, decoder.ranks});
   if (is_new) {
     place->second = make_pack(pairs_of(sentences, tokens), {special_ids, special_ids}, context);
   }

@@ -164,11 +164,35 @@ inline std::vector<Layout> layouts_on(int ranks) {
   return layouts;
 }
 
+/// The layouts of `ranks` ranks whose encoder has a grid of its own, of each size that it can have; the switches in
+/// turn.
+inline std::vector<Layout> grid_layouts_on(int ranks) {
+  std::vector<Layout> layouts;
+  for (MeshShape const& shape : shapes_of(ranks)) {
+    for (int const tensor : divisors_of(shape.size({MeshAxis::context, MeshAxis::tensor}))) {
+      Layout layout{.shape = shape.with_encoder_tensor(tensor)};
+      if (!layout.shape.has_grids()) {
+        continue;
+      }
+      std::size_t const bits = layouts.size();
+      bool const stages = shape.size(MeshAxis::pipeline) > 1;
+      layout.sequence_parallel = (bits & 1U) != 0;
+      layout.context_mode = (bits & 2U) != 0 ? ContextMode::ulysses : ContextMode::ring;
+      layout.pipeline_schedule =
+          stages && (bits & 4U) == 0 ? PipelineSchedule::interleaved : PipelineSchedule::one_forward_one_backward;
+      layout.zero_bubble = stages && (bits & 1U) == 0;
+      layout.shard_optimizer = layout.replicas() > 1 && (bits & 2U) == 0;
+      layout.shard_parameters = layout.shard_optimizer && !layout.zero_bubble && (bits & 4U) == 0;
+      layouts.push_back(layout);
+    }
+  }
+  return layouts;
+}
+
 /// The groups and switches of a layout; collective over `world`, all of whose ranks it uses.
 inline ParallelState parallel_of(Layout const& layout, Communicator const& world) {
   ParallelState parallel = make_parallel_state(world, Mesh(layout.shape, world.rank(), world.size()));
-  parallel.sequence_parallel = layout.sequence_parallel;
-  parallel.context_mode = layout.context_mode;
+  parallel.set_modes(layout.sequence_parallel, layout.context_mode);
   parallel.divide_experts(layout.expert);
   parallel.divide_parameters(layout.shard_parameters ? std::max(1, layout.shard_ranks) : 1);
   return parallel;

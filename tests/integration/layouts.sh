@@ -16,7 +16,7 @@ train_layout 2 0 tensor tensor=2
 train_layout 2 0 context context=2 context_mode=ulysses
 train_layout 4 0 tensor_pipeline tensor=2 pipeline=2 pipeline_schedule=interleaved sequence_parallel=true
 train_layout 4 0 context_data context=2 data=2 shard_parameters=true shard_min_parameters=1
-train_layout 8 0 all tensor=2 pipeline=2 context=2 shard_optimizer=true
+train_layout 8 0 all tensor=2 pipeline=2 context=2 encoder_tensor=4 shard_optimizer=true
 for run in tensor context tensor_pipeline context_data all; do near one $run 20 valid_loss/other:0.002; done
 # The entropy of attention is that of one rank where heads are divided, and is left out where layers or sequences are.
 entropies() { grep -o '"decoder.layers.[0-9]*.cross_attention":[^,}]*' "$1/metrics.jsonl" | cut -d : -f 2; }
@@ -38,7 +38,7 @@ for value in $(values still 11); do
     { cat difference; fail "$value is not what another layout wrote"; }
 done
 cp -r moved shared
-train_layout 2 0 moved tensor=2 sequence_parallel=true
+train_layout 2 0 moved tensor=2 encoder_tensor=1 sequence_parallel=true
 grep -q "resuming after step 10" log || fail "the run did not resume under another layout"
 near one moved 20 valid_loss/other:0.002
 train_layout 4 0 shared pipeline=2 data=2 shard_parameters=true shard_min_parameters=4000

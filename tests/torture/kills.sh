@@ -77,15 +77,21 @@ disturb() {
 : > figures
 on=()
 layouts=(data tensor pipeline context)
-# Replicas divide parameters, except where a run continues with fewer: that adds the norm's squares in another order.
-# Data and context ranks divide experts, too.
-sharded=(--set parallel.shard_parameters=true --set parallel.shard_min_parameters=1
-  --set 'model.encoder.layer.1.sublayers=["self_attention", "mixture_of_experts"]'
+mixture=(--set 'model.encoder.layer.1.sublayers=["self_attention", "mixture_of_experts"]'
   --set 'model.encoder.mixture_of_experts={ experts = 4 }')
-declare -A expert=([data]=2 [tensor]=1 [pipeline]=1 [context]=2 [power]=1)
+# options_of LAYOUT: in of_layout[]. Replicas divide parameters, except where a run continues with fewer: that adds the
+# norm's squares in another order. Data and context ranks divide experts, too; beside tensor ranks the encoder has a grid of its own.
+options_of() {
+  of_layout=(--set parallel.shard_parameters=true --set parallel.shard_min_parameters=1 --set parallel.$1=2)
+  case $1 in
+    data | context) of_layout+=("${mixture[@]}" --set parallel.expert=2) ;;
+    pipeline) of_layout+=("${mixture[@]}") ;;
+    tensor) of_layout+=(--set parallel.encoder_tensor=1) ;;
+    power) of_layout=(--set parallel.data=2) ;;
+  esac
+}
 for layout in "${layouts[@]}" power; do
-  of_layout=("${sharded[@]}" --set parallel.$layout=2 --set parallel.expert=${expert[$layout]})
-  [ "$layout" != power ] || of_layout=(--set parallel.data=2)
+  options_of "$layout"
   "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml "${training[@]}" "${of_layout[@]}" --set run.directory=whole_$layout > whole_$layout.log 2>&1 &
 done
 wait
@@ -99,15 +105,17 @@ kill_hosts() {
   local over=("$HEDDLE_MPIRUN" "${over_hosts[@]}" --host '{hosts}' -np '{ranks}')
   for number in $(seq $(((kills + 79) / 80))); do
     layout=${layouts[$((number % ${#layouts[@]}))]}
+    options_of "$layout"
     disturb "hosts_$number" "whole_$layout" $((kills < at_once ? kills : at_once)) host -- "${over[@]}" -- \
-      "${sharded[@]}" --set parallel.$layout=2 --set parallel.expert=${expert[$layout]} --hosts host1:1,host2:1,host3:1 --ranks 2
+      "${of_layout[@]}" --hosts host1:1,host2:1,host3:1 --ranks 2
   done
   # Cut links: another host takes the place of the one that is lost, which comes back later.
   for number in $(seq $(((kills + 199) / 200))); do
     layout=${layouts[$(((number + 1) % ${#layouts[@]}))]}
+    options_of "$layout"
     links=$((kills < 200 ? 1 : at_once))
     disturb "links_$number" "whole_$layout" $links link -- "${over[@]}" -- \
-      "${sharded[@]}" --set parallel.$layout=2 --set parallel.expert=${expert[$layout]} --set train.hang_seconds=3 --hosts host1:1,host2:1,host3:1 --ranks 2 --launcher-ends-within 1
+      "${of_layout[@]}" --set train.hang_seconds=3 --hosts host1:1,host2:1,host3:1 --ranks 2 --launcher-ends-within 1
     grep -q "after step [0-9]*.*: starting again" "links_$number.log" || { cp "links_$number.log" log; fail "the run was not started again"; }
   done
   # Without spare hosts, fewer data ranks train the same run.
@@ -131,9 +139,10 @@ left=$kills number=0
 while [ "$left" -gt 0 ]; do
   number=$((number + 1))
   layout=${layouts[$((number % ${#layouts[@]}))]}
+  options_of "$layout"
   count=$((left < at_once ? left : at_once))
   disturb "killed_$number" "whole_$layout" "$count" rank0 rank1 rank0 rank1 rank0 rank1 rank1 launcher -- "$HEDDLE_MPIRUN" -np 2 -- \
-    "${sharded[@]}" --set parallel.$layout=2 --set parallel.expert=${expert[$layout]}
+    "${of_layout[@]}"
   left=$((left - came))
 done
 if [ -n "$beside" ]; then

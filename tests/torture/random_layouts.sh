@@ -15,7 +15,7 @@ one_of() { echo "${@:$((RANDOM % $# + 1)):1}"; }
 # draw_model: keys of a random model and its training, in model[], and what its layouts depend on.
 draw_model() {
   heads=$(one_of 2 4 4 6)
-  local kind width=$((heads * $(one_of 8 10 16)))
+  local width=$((heads * $(one_of 8 10 16)))
   kind=$(one_of both both both decoder encoder)
   precision=$(one_of float32 bfloat16)
   model=(train.steps=$steps train.log_every=1 train.validate_every=3 train.validate_bleu=false train.precision="$precision"
@@ -64,9 +64,14 @@ draw_layout() {
     ((ranks == 1 || ranks > 8 || heads % tensor))
   do :; done
   layout=(parallel.tensor="$tensor" parallel.pipeline="$pipeline" parallel.context="$context" parallel.data="$data")
-  ((tensor == 1)) || layout+=(parallel.sequence_parallel="$(one_of true false)")
+  ((tensor * context == 1)) || layout+=(parallel.sequence_parallel="$(one_of true false)")
   ((pipeline == 1)) || layout+=(parallel.pipeline_schedule="$(one_of 1f1b 1f1b interleaved)" parallel.zero_bubble="$(one_of true false)")
-  ((context == 1)) || layout+=(parallel.context_mode="$(one_of ring ulysses)")
+  local grid=$((tensor * context)) encoder
+  encoder=$(one_of 0 1 2 3 4 6)
+  if [ "$kind" = both ] && ((experts == 1 && encoder > 0 && grid % encoder == 0)); then
+    layout+=(parallel.encoder_tensor="$encoder")
+  fi
+  ((grid == 1)) || layout+=(parallel.context_mode="$(one_of ring ulysses)")
   ((data == 1)) || layout+=(parallel.shard_optimizer="$(one_of true false)" train.deterministic="$(one_of true false)")
   local runs
   runs=$(one_of 1 2 3 4 8)

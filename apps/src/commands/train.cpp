@@ -78,8 +78,7 @@ ParallelState make_parallel(Config const& config, Registries const& registries, 
   ModelDescription const model = describe_trainable(config, registries);
   Mesh const mesh = make_mesh(config, model, world.rank(), world.size());
   ParallelState parallel = make_parallel_state(world, mesh);
-  parallel.sequence_parallel = config.parallel.sequence_parallel;
-  parallel.context_mode = config.parallel.context_mode;
+  parallel.set_modes(config.parallel.sequence_parallel, config.parallel.context_mode);
   parallel.divide_experts(config.parallel.expert);
   parallel.divide_parameters(shards_of(config.parallel));
   return parallel;

@@ -114,6 +114,9 @@ std::optional<std::string> unmeasured_attention(ParallelState const& parallel, P
       return fmt::format("with parallel.{} = {} no rank has a whole forward pass of a sentence", axis.name(), size);
     }
   }
+  if (parallel.encoder) {
+    return "with parallel.encoder_tensor no rank has the same heads of all stacks";
+  }
   if (divides_model(config) && parallel.replicas.size() > 1) {
     return "with parallel.shard_parameters or parallel.expert no rank has all parameters";
   }

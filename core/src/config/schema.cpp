@@ -478,6 +478,8 @@ void add_parallel(ConfigTree& tree, ParallelConfig& parallel) {
             "numbers of a rank's sublayer or table below which it stays whole");
   keys.free("shard_ranks", parallel.shard_ranks, between(0, max_ranks),
             "data ranks in a row that split parameters, others have copies (HSDP); 0: all of them");
+  keys.free("encoder_tensor", parallel.encoder_tensor, between(0, max_ranks),
+            "of context x tensor, ranks that split the encoder's heads, others its sequences; 0: tensor");
   keys.free("expert", parallel.expert, between(1, max_ranks), "data ranks in a row that split each mixture's experts");
   keys.free("checked", parallel.checked, "compare the ranks' calls before each collective; slow, for debugging");
 }

@@ -3,6 +3,25 @@
 
 namespace heddle {
 
+LayerContext LayerContext::in_grid(ParallelState const& parallel, Grid grid) const {
+  if (!pack.encoder || grid == Grid::decoder) {
+    return *this;
+  }
+  Communicator const& tensor = parallel.of(grid).tensor;
+  return {.execution = execution,
+          .arena = arena,
+          .pack = pack.encoder->pack,
+          .training = training,
+          .seed = seed,
+          .step = step,
+          .row_split = parallel.sequence_parallel ? GroupMember{tensor.rank(), tensor.size()} : GroupMember{},
+          .gradients = gradients,
+          .deferred = deferred,
+          .access = access,
+          .loss_sums = loss_sums,
+          .loss_scale = loss_scale};
+}
+
 void LayerContext::uses_done(std::span<Parameter const* const> parameters) const {
   if (gradients == nullptr) {
     return;

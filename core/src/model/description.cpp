@@ -293,9 +293,10 @@ std::string ModelDescription::describe() const {
   return fmt::format("{} {}", fmt::join(parts, " and "), layers() == 1 ? "layer" : "layers");
 }
 
-std::optional<std::string> ModelDescription::unsupported_reason(LayerUse const& use) const {
-  for (StackDescription const& stack : stacks) {
-    if (auto reason = unsupported_in(stack, use)) {
+std::optional<std::string> ModelDescription::unsupported_reason(LayerUse const& of_encoder,
+                                                                LayerUse const& of_last) const {
+  for (std::size_t stack = 0; stack < stacks.size(); ++stack) {
+    if (auto reason = unsupported_in(stacks[stack], grid(stack) == Grid::encoder ? of_encoder : of_last)) {
       return reason;
     }
   }

@@ -12,19 +12,47 @@ namespace {
 
 /// Names a layer and the key that it cannot be used with.
 std::string layers_problem(Config const& config, ModelDescription const& model, MeshShape const& shape) {
-  auto const reason = model.unsupported_reason({.tensor = shape.size(MeshAxis::tensor),
-                                                .context = shape.size(MeshAxis::context),
-                                                .expert = config.parallel.expert,
-                                                .context_mode = config.parallel.context_mode,
-                                                .sequence_parallel = config.parallel.sequence_parallel});
-  return reason.value_or("");
+  auto const use = [&](Grid grid) {
+    return LayerUse{.tensor = shape.size(MeshShape::tensor_axes(grid)),
+                    .context = shape.size(MeshShape::context_axes(grid)),
+                    .expert = config.parallel.expert,
+                    .context_mode = config.parallel.context_mode,
+                    .sequence_parallel = config.parallel.sequence_parallel};
+  };
+  std::string const reason = model.unsupported_reason(use(Grid::encoder), use(Grid::decoder)).value_or("");
+  return reason.empty() || !shape.has_grids()
+             ? reason
+             : fmt::format("{}; the encoder's grid is tensor {} × context {}, the decoder's tensor {} × context {}",
+                           reason, use(Grid::encoder).tensor, use(Grid::encoder).context, use(Grid::decoder).tensor,
+                           use(Grid::decoder).context);
 }
 
 std::string context_problem(Config const& config, MeshShape const& shape, std::int64_t longest) {
-  int const context = shape.size(MeshAxis::context);
+  int const context =
+      std::max(shape.size(MeshShape::context_axes(Grid::encoder)), shape.size(MeshShape::context_axes(Grid::decoder)));
   return context <= longest ? ""
                             : fmt::format("{} = {} ranks would share the tokens of sequences that have at most {}",
                                           config.parallel.places.of("context"), context, longest);
+}
+
+/// The encoder's grid is not one of the ranks of context × tensor, or the model has none to use it.
+std::string grid_problem(ParallelConfig const& parallel, ModelDescription const& model) {
+  if (parallel.encoder_tensor == 0 || parallel.encoder_tensor == parallel.tensor) {
+    return "";
+  }
+  std::string const place = fmt::format("{} = {}", parallel.places.of("encoder_tensor"), parallel.encoder_tensor);
+  if (std::int64_t const ranks = std::int64_t{parallel.context} * parallel.tensor;
+      ranks % parallel.encoder_tensor != 0) {
+    return fmt::format("{} does not divide the {} ranks of context × tensor", place, ranks);
+  }
+  if (model.stacks.size() == 1) {
+    return place + ": the model has no encoder beside its only stack; expected 0";
+  }
+  if (std::any_of(model.stacks.begin(), model.stacks.end() - 1,
+                  [](auto const& stack) { return stack.side != Side::source; })) {
+    return place + ": a stack before the last one has the target's tokens; expected 0";
+  }
+  return has_experts(model) ? place + ": a model with experts has one grid for all stacks; expected 0" : "";
 }
 
 /// A key that cannot be used where the replicas divide parameters.
@@ -119,6 +147,9 @@ std::string pipeline_problem(Config const& config, ModelDescription const& model
     layouts = nearest(without_runs);
     without = " without parallel.expert";
   }
+  if (wanted.has_grids()) {
+    without = " without parallel.encoder_tensor";
+  }
   std::string const of_ranks = ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
   throw ConfigError(layouts.empty() ? fmt::format("{}; no layout of {} works for this model", reason, of_ranks)
                                     : fmt::format("{}; with {}, these layouts work{}: {}", reason, of_ranks, without,
@@ -167,13 +198,18 @@ MeshShape shape_of(ParallelConfig const& parallel) {
   for (auto const& [axis, size] : parallel_axes) {
     shape = shape.with(axis, parallel.*size);
   }
-  return shape;
+  int const encoder = parallel.encoder_tensor;
+  bool const divides = encoder > 0 && std::int64_t{parallel.context} * parallel.tensor % encoder == 0;
+  return divides ? shape.with_encoder_tensor(encoder) : shape;
 }
 
 void set_shape(ParallelConfig& parallel, MeshShape const& shape) {
   for (auto const& [axis, size] : parallel_axes) {
     parallel.*size = shape.size(axis);
   }
+  parallel.context = shape.size(MeshShape::context_axes(Grid::decoder));
+  parallel.tensor = shape.size(MeshShape::tensor_axes(Grid::decoder));
+  parallel.encoder_tensor = shape.has_grids() ? shape.size(MeshShape::tensor_axes(Grid::encoder)) : 0;
 }
 
 Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, int ranks) {
@@ -184,7 +220,10 @@ Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, in
   if (std::string const runs = runs_problem(config, model, shape); !runs.empty() && shape.ranks() == ranks) {
     throw ConfigError("{}", runs);
   }
-  std::string problem = layout_problem(config, model, shape, config.model.max_length);
+  std::string problem = grid_problem(parallel, model);
+  if (problem.empty()) {
+    problem = layout_problem(config, model, shape, config.model.max_length);
+  }
   if (problem.empty() && shape.ranks() != ranks) {
     problem = ranks_problem(parallel, shape, ranks);
   }
@@ -225,6 +264,9 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   auto const note_axis = [&](bool set, MeshAxis axis, std::string const& key) {
     note(set && mesh.size(axis) == 1, parallel.places, key, fmt::format("parallel.{} is 1", axis.name()));
   };
+  auto const note_axes = [&](bool set, MeshAxes (*axes)(Grid), MeshAxis axis, std::string const& key) {
+    note_axis(set && mesh.shape().size(axes(Grid::encoder)) * mesh.shape().size(axes(Grid::decoder)) == 1, axis, key);
+  };
   note_positions(model.max_distance != defaults.max_distance, "max_distance",
                  {Positions::relative, Positions::relative_buckets});
   note_positions(model.position_buckets != defaults.position_buckets, "position_buckets",
@@ -254,8 +296,10 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
        "train.deterministic is true");
   note(config.train.noise_scale && !config.train.deterministic && !data_alone, config.train.places, "noise_scale",
        "several ranks do not divide the data and nothing else");
-  note_axis(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
-  note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
+  note_axes(parallel.sequence_parallel, MeshShape::tensor_axes, MeshAxis::tensor, "sequence_parallel");
+  note_axes(parallel.context_mode == ContextMode::ulysses, MeshShape::context_axes, MeshAxis::context, "context_mode");
+  note(parallel.encoder_tensor > 0 && !mesh.shape().has_grids(), parallel.places, "encoder_tensor",
+       "it is parallel.tensor");
   note_axis(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");
   note(parallel.shard_ranks > 0 && !parallel.shard_parameters, parallel.places, "shard_ranks",
        "parallel.shard_parameters is false");

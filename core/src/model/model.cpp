@@ -22,12 +22,14 @@ int find_stage(PipelinePlan const& plan, ModelDescription const& description, st
 
 /// Layers never compute in a way that they do not declare, whoever builds the model.
 void require_declared(ModelDescription const& description, ParallelState const& parallel) {
-  auto const reason = description.unsupported_reason({.tensor = parallel.tensor.size(),
-                                                      .context = parallel.context.size(),
-                                                      .context_mode = parallel.context_mode,
-                                                      .sequence_parallel = parallel.sequence_parallel,
-                                                      .devices = kernel_memory_space() == MemorySpace::device});
-  if (reason) {
+  auto const use = [&](Grid grid) {
+    return LayerUse{.tensor = parallel.of(grid).tensor.size(),
+                    .context = parallel.of(grid).context.size(),
+                    .context_mode = parallel.context_mode,
+                    .sequence_parallel = parallel.sequence_parallel,
+                    .devices = kernel_memory_space() == MemorySpace::device};
+  };
+  if (auto const reason = description.unsupported_reason(use(Grid::encoder), use(Grid::decoder))) {
     throw ConfigError(*reason);
   }
 }

@@ -7,6 +7,8 @@
 #include <heddle/core/parameters/update_rules.hpp>
 #include <ranges>
 
+#include "grid_change.hpp"
+
 namespace heddle {
 
 namespace {
@@ -48,6 +50,8 @@ class SharedParameters {
   /// tokens.
   Parameter* embedding(std::size_t stack) const { return embeds(stack) ? &declared(table(stack)) : nullptr; }
   Parameter& output() const { return declared(table(description_.stacks.size())); }
+  /// The grid that the input of a stack computes in: a table has the grid of the last stack that uses it.
+  Grid input_grid(std::size_t stack) const { return embeds(stack) ? grid_of(table(stack)) : description_.grid(stack); }
 
   /// The positions for the layers `layers` of a stack, counted from its first; null if they take none. `stack_spec` is
   /// the stack's.
@@ -86,6 +90,13 @@ class SharedParameters {
     return {is_output && !tied ? "output.weight" : stack.name + ".embedding.weight", size, stack.keys->d_model};
   }
 
+  Grid grid_of(Table const& table) const {
+    std::size_t const output = description_.stacks.size();
+    bool const of_last =
+        this->table(output).name == table.name || (embeds(output - 1) && this->table(output - 1).name == table.name);
+    return of_last ? Grid::decoder : Grid::encoder;
+  }
+
   /// Throws ConfigError where stacks of different width would share a table.
   void require_equal_widths() const {
     StackDescription const& last = description_.stacks.back();
@@ -116,6 +127,7 @@ class SharedParameters {
       return *present;
     }
     double const deviation = 1 / std::sqrt(static_cast<double>(table.width));
+    spec_.parameters.set_grid(grid_of(table));
     return spec_.parameters.reserve(
         {.name = table.name,
          .placement = {.global_shape = {table.size, table.width},
@@ -132,8 +144,8 @@ class SharedParameters {
   PipelinePlan const& plan_;
 };
 
-LayerSpec stack_spec(LayerSpec const& spec, StackDescription const& stack) {
-  LayerSpec own = spec.with_keys(stack.name, *stack.keys);
+LayerSpec stack_spec(LayerSpec const& spec, StackDescription const& stack, Grid grid) {
+  LayerSpec own = spec.in_grid(grid).with_keys(stack.name, *stack.keys);
   own.side = stack.side;
   own.encoder_side = stack.encoder_side;
   return own;
@@ -171,7 +183,10 @@ struct Activations {
 
 ModelChunk::ModelChunk(LayerSpec const& spec, LayerRegistry const& registry, ModelDescription const& description,
                        VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers)
-    : layers_(layers), dtype_(spec.dtype), tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
+    : parallel_(spec.parallel),
+      layers_(layers),
+      dtype_(spec.dtype),
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   SharedParameters const shared(spec, description, vocabulary, plan);
   // Tables are declared before everything else. Each is a unit, which inputs and the output may share.
   std::vector<Parameter*> tables;
@@ -183,7 +198,7 @@ ModelChunk::ModelChunk(LayerSpec const& spec, LayerRegistry const& registry, Mod
   };
   for (std::size_t index = 0; index < description.stacks.size(); ++index) {
     StackDescription const& stack = description.stacks[index];
-    extents_.push_back({description.range(index), stack.side, stack.keys->d_model});
+    extents_.push_back({description.range(index), stack.side, stack.keys->d_model, description.grid(index)});
     tables.push_back(description.has_entry(index, layers) ? shared.embedding(index) : nullptr);
   }
   bool const ends_model = layers.end == description.layers();
@@ -195,28 +210,40 @@ ModelChunk::ModelChunk(LayerSpec const& spec, LayerRegistry const& registry, Mod
     if (!begins && range.count() == 0) {
       continue;
     }
-    LayerSpec named = stack_spec(spec, stack);
+    Grid const grid = description.grid(index);
+    Grid const input_grid = shared.input_grid(index);
+    LayerSpec named = stack_spec(spec, stack, grid);
+    spec.parameters.set_grid(grid);
     named.positions = shared.positions(named, index, range);
     std::unique_ptr<StackInput> input;
     std::size_t const uses_before = spec.parameters.uses().size();
     if (begins) {
-      LayerSpec of_input = named;
+      LayerSpec of_input = stack_spec(spec, stack, input_grid);
+      of_input.positions = named.positions;
       of_input.options = stack.input.options;
       of_input.table = tables[index];
+      spec.parameters.set_grid(input_grid);
       input = registry.inputs.build(stack.input.name, of_input);
+      spec.parameters.set_grid(grid);
     }
     auto used = spec.parameters.uses_since(uses_before);
     stacks_.push_back({index, stack.side, stack.encoder_side, begins, description.has_exit(index, layers),
                        std::move(input), ResidualStack(named, registry, stack, range), stack.name + ".embedding",
-                       std::move(used), unit_of(tables[index])});
+                       std::move(used), unit_of(tables[index]), grid, input_grid});
+  }
+  spec.parameters.set_grid(Grid::decoder);
+  if (extents_.size() > 1) {
+    grid_change_ = std::make_unique<GridChange>(spec, extents_[extents_.size() - 2].side);
   }
   if (output != nullptr) {
     output_table_ = unit_of(output);
     std::size_t const uses_before = spec.parameters.uses().size();
-    output_.emplace(stack_spec(spec, description.stacks.back()), *output);
+    output_.emplace(stack_spec(spec, description.stacks.back(), Grid::decoder), *output);
     output_parameters_ = spec.parameters.uses_since(uses_before);
   }
 }
+
+ModelChunk::~ModelChunk() = default;
 
 void ModelChunk::observe(WorkObserver* observer) {
   observer_ = observer;
@@ -244,12 +271,13 @@ HiddenStates ModelChunk::forward(LayerContext& context, HiddenStates const& inpu
     if (stack.begins) {
       WorkScope const work(observer_, {WorkKind::layer, stack.input_name});
       begin_use(context, stack.table, false);
-      stream.hidden = stack.input->forward(context, activations.inputs[index]);
+      stream.hidden = enter(context, stack, activations.inputs[index]);
       end_use(context, stack.table);
     }
-    stream = stack.layers.forward(of_layers, stream, activations.stacks[index]);
+    LayerContext own = in_grid(of_layers, stack.grid);
+    stream = stack.layers.forward(own, stream, activations.stacks[index]);
     if (stack.ends && stack.index + 1 < extents_.size()) {
-      stream = {Tensor(), stream.hidden};
+      stream = {Tensor(), passed_on(context, stack, stream.hidden, Direction::forward)};
     }
   }
   if (output_) {
@@ -289,10 +317,11 @@ Tensor ModelChunk::infer(LayerContext& context) const {
   HiddenStates stream;
   for (Stack const& stack : stacks_) {
     Saved of_input;
-    stream.hidden = stack.input->forward(context, of_input);
-    stream = stack.layers.encode(context, stream);
+    stream.hidden = enter(context, stack, of_input);
+    LayerContext own = in_grid(context, stack.grid);
+    stream = stack.layers.encode(own, stream);
     if (stack.index + 1 < extents_.size()) {
-      stream = {Tensor(), stream.hidden};
+      stream = {Tensor(), passed_on(context, stack, stream.hidden, Direction::forward)};
     }
   }
   return stream.hidden;
@@ -316,17 +345,18 @@ HiddenStates ModelChunk::backward(LayerContext& context, HiddenStates const& gra
   for (std::size_t index = stacks_.size(); index-- > 0;) {
     Stack const& stack = stacks_[index];
     if (stack.ends && stack.index + 1 < extents_.size()) {
-      grad = {grad.encoder_output, Tensor()};
+      grad = {passed_on(context, stack, grad.encoder_output, Direction::backward), Tensor()};
     }
     if (stack.encoder_side && grad.encoder_output.empty()) {
-      grad.encoder_output = allocate_stream(context, extents_[stack.index - 1]);
+      grad.encoder_output = allocate_stream(context, extents_[stack.index - 1], stack.grid);
       tensor_ops_->fill(context.execution, grad.encoder_output, 0);
     }
-    grad = stack.layers.backward(of_layers, grad, activations.stacks[index]);
+    LayerContext own = in_grid(of_layers, stack.grid);
+    grad = stack.layers.backward(own, grad, activations.stacks[index]);
     if (stack.begins) {
       WorkScope const work(observer_, {WorkKind::layer, stack.input_name, Direction::backward});
       begin_use(context, stack.table, true);
-      stack.input->backward(context, grad.hidden, activations.inputs[index]);
+      leave(context, stack, grad.hidden, activations.inputs[index]);
       end_use(context, stack.table);
       context.uses_done(stack.input_parameters);
       grad.hidden = Tensor();
@@ -379,8 +409,29 @@ void ModelChunk::attend(LayerContext& context, Direction direction, bool trainin
   }
 }
 
-Tensor ModelChunk::allocate_stream(LayerContext& context, Extent const& stack) const {
-  std::int64_t const rows = TensorRegion::stream_rows(context, context.pack.rows(stack.side).tokens);
+Tensor ModelChunk::enter(LayerContext& context, Stack const& stack, Saved& saved) const {
+  LayerContext own = in_grid(context, stack.input_grid);
+  Tensor const hidden = stack.input->forward(own, saved);
+  return stack.input_grid == stack.grid ? hidden : grid_change_->move(context, hidden, stack.input_grid);
+}
+
+void ModelChunk::leave(LayerContext& context, Stack const& stack, Tensor const& grad_hidden, Saved const& saved) const {
+  LayerContext own = in_grid(context, stack.input_grid);
+  Tensor const grad =
+      stack.input_grid == stack.grid ? grad_hidden : grid_change_->move(context, grad_hidden, stack.grid);
+  stack.input->backward(own, grad, saved);
+}
+
+Tensor ModelChunk::passed_on(LayerContext const& context, Stack const& stack, Tensor const& stream,
+                             Direction direction) const {
+  Grid const next = extents_[stack.index + 1].grid;
+  return stack.grid == next ? stream
+                            : grid_change_->move(context, stream, direction == Direction::forward ? stack.grid : next);
+}
+
+Tensor ModelChunk::allocate_stream(LayerContext& context, Extent const& stack, Grid grid) const {
+  LayerContext const own = in_grid(context, grid);
+  std::int64_t const rows = TensorRegion::stream_rows(own, own.pack.rows(stack.side).tokens);
   return context.arena.allocate(dtype_, {rows, stack.d_model});
 }
 
@@ -391,10 +442,10 @@ HiddenStates ModelChunk::allocate_boundary(LayerContext& context, std::int64_t l
     bool const inside = layer > stack.layers.begin && layer < stack.layers.end;
     bool const before = layer > 0 && layer == stack.layers.begin && stack.layers.count() > 0;
     if (inside) {
-      stream.hidden = allocate_stream(context, stack);
+      stream.hidden = allocate_stream(context, stack, stack.grid);
     }
     if ((inside || before) && index > 0) {
-      stream.encoder_output = allocate_stream(context, extents_[index - 1]);
+      stream.encoder_output = allocate_stream(context, extents_[index - 1], stack.grid);
     }
   }
   return stream;

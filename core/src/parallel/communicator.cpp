@@ -371,9 +371,23 @@ ParallelState::ParallelState(Communicator all_ranks, Mesh own_mesh, MakeGroup ma
   }
   pipeline = group({MeshAxis::pipeline});
   data = group({MeshAxis::data});
-  context = group({MeshAxis::context});
-  tensor = group({MeshAxis::tensor});
+  context = group(MeshShape::context_axes(Grid::decoder));
+  tensor = group(MeshShape::tensor_axes(Grid::decoder));
   replicas = group(replica_axes());
+  loss_parts = group({MeshAxis::data, MeshAxis::context, MeshAxis::encoder_tensor});
+  if (mesh.shape().has_grids()) {
+    encoder = std::make_shared<ParallelState>(*this);
+    encoder->context = group(MeshShape::context_axes(Grid::encoder));
+    encoder->tensor = group(MeshShape::tensor_axes(Grid::encoder));
+  }
+}
+
+void ParallelState::set_modes(bool divides_rows, ContextMode mode) {
+  sequence_parallel = divides_rows;
+  context_mode = mode;
+  if (encoder) {
+    encoder->set_modes(divides_rows, mode);
+  }
 }
 
 Communicator ParallelState::group(MeshGroup const& group) const {

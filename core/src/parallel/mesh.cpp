@@ -5,6 +5,7 @@
 #include <heddle/core/parallel/mesh.hpp>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace heddle {
@@ -56,6 +57,34 @@ MeshShape::MeshShape(int pipeline, int data, int context, int tensor)
                                   {MeshAxis::data, data},
                                   {MeshAxis::context, context},
                                   {MeshAxis::tensor, tensor}}) {}
+
+MeshShape MeshShape::with_encoder_tensor(int ranks) const {
+  int const tensor = size(MeshAxis::tensor);
+  if (ranks == tensor) {
+    return *this;
+  }
+  int const both = std::gcd(ranks, tensor);
+  int const encoder = ranks / both;
+  int const decoder = tensor / both;
+  return MeshShape(std::vector<Axis>{{MeshAxis::pipeline, size(MeshAxis::pipeline)},
+                                     {MeshAxis::data, size(MeshAxis::data)},
+                                     {MeshAxis::context, size(MeshAxis::context) / encoder},
+                                     {MeshAxis::encoder_tensor, encoder},
+                                     {MeshAxis::decoder_tensor, decoder},
+                                     {MeshAxis::tensor, both}});
+}
+
+bool MeshShape::has_grids() const {
+  return size({MeshAxis::encoder_tensor, MeshAxis::decoder_tensor}) > 1;
+}
+
+MeshAxes MeshShape::context_axes(Grid grid) {
+  return {MeshAxis::context, grid == Grid::encoder ? MeshAxis::decoder_tensor : MeshAxis::encoder_tensor};
+}
+
+MeshAxes MeshShape::tensor_axes(Grid grid) {
+  return {grid == Grid::encoder ? MeshAxis::encoder_tensor : MeshAxis::decoder_tensor, MeshAxis::tensor};
+}
 
 MeshAxes MeshShape::axes_except(MeshAxis axis) const {
   MeshAxes others;
@@ -158,7 +187,19 @@ Mesh::Mesh(MeshShape shape, int rank, int ranks) : shape_(std::move(shape)), ran
   }
 }
 
+/// The groups of the two grids have the names that they have on any mesh.
+void Mesh::name_in_grids(MeshGroup& group, MeshAxes const& axes) {
+  bool const one_of_several = axes.size() == 1 && axes.front() != MeshAxis::pipeline && axes.front() != MeshAxis::data;
+  group.name = one_of_several                                   ? group.name + " axis"
+               : axes == MeshShape::context_axes(Grid::decoder) ? "context"
+               : axes == MeshShape::tensor_axes(Grid::decoder)  ? "tensor"
+               : axes == MeshShape::context_axes(Grid::encoder) ? "encoder_context"
+               : axes == MeshShape::tensor_axes(Grid::encoder)  ? "encoder_tensor"
+                                                                : group.name;
+}
+
 MeshGroup Mesh::group(MeshAxes const& axes) const {
+  MeshAxes present;
   MeshGroup group{.name = {},
                   .first = shape_.rank_at(axes, 0, rank_),
                   .place = shape_.place(axes, rank_),
@@ -166,9 +207,13 @@ MeshGroup Mesh::group(MeshAxes const& axes) const {
   for (auto const& [axis, size] : shape_.axes()) {
     if (contains(axes, axis)) {
       group.name += fmt::format("{}{}", group.name.empty() ? "" : " × ", axis.name());
+      present.push_back(axis);
     }
   }
-  group.name = std::ranges::is_permutation(axes, replica_axes()) ? "replicas" : group.name;
+  group.name = std::ranges::is_permutation(present, replica_axes()) ? "replicas" : group.name;
+  if (shape_.has_grids()) {
+    name_in_grids(group, present);
+  }
   return group;
 }
 

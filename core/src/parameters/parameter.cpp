@@ -124,6 +124,22 @@ ParameterUnit& ParameterSet::add_unit(std::span<Parameter const* const> used) {
   return unit;
 }
 
+Placement ParameterSet::in_grid(Placement placement) const {
+  if (!mesh_.shape().has_grids()) {
+    return placement;
+  }
+  MeshAxes const tensor = MeshShape::tensor_axes(grid_);
+  auto const widen = [&](MeshAxes& axes) {
+    if (auto const found = std::ranges::find(axes, MeshAxis::tensor); found != axes.end()) {
+      axes.insert(axes.erase(found), tensor.begin(), tensor.end());
+    }
+  };
+  std::ranges::for_each(placement.shards, widen);
+  widen(placement.gradient_partial_over);
+  placement.gradient_partial_over.push_back(MeshShape::context_axes(grid_).back());
+  return placement;
+}
+
 Parameter& ParameterSet::declare(ParameterSpec spec) {
   Parameter& parameter = reserve(std::move(spec));
   add_use(parameter);
@@ -140,6 +156,7 @@ Parameter& ParameterSet::reserve(ParameterSpec spec) {
   if (spec.matrix && spec.placement.global_shape.rank() != 2) {
     throw Error("parameter {} {}: a matrix has two dimensions", spec.name, spec.placement.global_shape.to_string());
   }
+  spec.placement = in_grid(std::move(spec.placement));
   Parameter parameter{.spec = std::move(spec)};
   parameter.slice = parameter.placement().slice(mesh_.shape(), mesh_.rank());
   std::vector<std::int64_t> extents;
@@ -164,8 +181,9 @@ ParameterBlock& ParameterSet::declare_block(std::vector<ParameterSpec> specs) {
   bool const rounded = specs.front().rounded;
   for (ParameterSpec& spec : specs) {
     bool uneven = false;
-    for (int axis = 0; axis < spec.placement.global_shape.rank(); ++axis) {
-      uneven |= spec.placement.global_shape[axis] % spec.placement.shards_along(axis, mesh_.shape()) != 0;
+    Placement const placement = in_grid(spec.placement);
+    for (int axis = 0; axis < placement.global_shape.rank(); ++axis) {
+      uneven |= placement.global_shape[axis] % placement.shards_along(axis, mesh_.shape()) != 0;
     }
     if (specs.size() > 1 && (uneven || !spec.placement.stages.empty() || spec.rounded != rounded)) {
       throw Error("parameter {}: a member of a block has the same size on every rank, one stage, and the others' dtype",

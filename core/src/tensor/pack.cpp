@@ -267,6 +267,58 @@ class PackWriter {
 
 namespace {
 
+/// Where a grid has each token of a side: the rank among those that divide it, and the row there.
+struct TokenPlaces {
+  TokenPlaces(SideFields const& side, int ranks) : rank(side.id.size()), row(side.id.size()) {
+    HostRows rows;
+    for (int each = 0; each < ranks; ++each) {
+      rows.fill(side, {each, ranks});
+      for (std::size_t index = 0; index < rows.token.size(); ++index) {
+        auto const token = static_cast<std::size_t>(rows.token[index]);
+        rank[token] = each;
+        row[token] = static_cast<std::int32_t>(index);
+      }
+    }
+  }
+
+  Integers rank, row;
+};
+
+/// The exchange within the ranks that divide the tokens in the grid `from`, which see one rank of `to_only`: those of
+/// `to` that differ in `from_only` alone get the same rows.
+RowExchange exchange_of(SideFields const& side, GroupMember from, GroupMember to, GroupMember from_only,
+                        GroupMember to_only) {
+  TokenPlaces const before(side, from.ranks);
+  TokenPlaces const after(side, to.ranks);
+  std::vector<Integers> sent(static_cast<std::size_t>(from.ranks));
+  std::vector<Integers> received(static_cast<std::size_t>(from.ranks));  // rows after the exchange
+  for (std::size_t token = 0; token < side.id.size(); ++token) {
+    int const needs = after.rank[token];
+    if (before.rank[token] == from.rank && needs % to_only.ranks == to_only.rank) {
+      for (int copy = 0; copy < from_only.ranks; ++copy) {
+        sent[static_cast<std::size_t>(needs / to_only.ranks * from_only.ranks + copy)].push_back(before.row[token]);
+      }
+    }
+    if (needs == to.rank) {
+      received[static_cast<std::size_t>(before.rank[token])].push_back(after.row[token]);
+    }
+  }
+  RowExchange exchange;
+  Integers all, placed(static_cast<std::size_t>(std::ranges::count(after.rank, to.rank)));
+  std::int32_t place = 0;
+  for (std::size_t rank = 0; rank < sent.size(); ++rank) {
+    exchange.send_rows.push_back(std::ssize(sent[rank]));
+    exchange.receive_rows.push_back(std::ssize(received[rank]));
+    all.insert(all.end(), sent[rank].begin(), sent[rank].end());
+    for (std::int32_t const row : received[rank]) {
+      placed[static_cast<std::size_t>(row)] = place++;
+    }
+  }
+  exchange.sent = from_host<std::int32_t>(all, {std::ssize(all)});
+  exchange.placed = from_host<std::int32_t>(placed, {std::ssize(placed)});
+  return exchange;
+}
+
 /// Appends a source and its end token to the sequence that was begun last.
 void add_source(SideFields& side, std::span<std::int32_t const> tokens, SpecialIds const& ids) {
   std::size_t const language = ids.language_last && !tokens.empty() ? 1 : 0;
@@ -419,17 +471,28 @@ void fill_tokens(PackFields& tokens, std::span<TokenSequence const> sequences, S
   }
 }
 
-Pack make_pack(PackFields const& tokens, GroupMember split, PackMemory* memory) {
-  return PackWriter(tokens, memory).write(split);
+Pack make_pack(PackFields const& tokens, ContextSplit const& split, PackMemory* memory) {
+  Pack pack = PackWriter(tokens, memory).write(split.decoder());
+  if (split.differs()) {
+    PackFields const source{.source = tokens.source, .target = {}};
+    auto encoder = std::make_shared<EncoderPack>();
+    encoder->pack = PackWriter(source, memory).write(split.encoder());
+    encoder->to_decoder =
+        exchange_of(tokens.source, split.encoder(), split.decoder(), split.encoder_only, split.decoder_only);
+    encoder->from_decoder =
+        exchange_of(tokens.source, split.decoder(), split.encoder(), split.decoder_only, split.encoder_only);
+    pack.encoder = std::move(encoder);
+  }
+  return pack;
 }
 
-Pack make_pack(std::span<Sample const> pairs, SideIds const& ids, GroupMember split) {
+Pack make_pack(std::span<Sample const> pairs, SideIds const& ids, ContextSplit const& split) {
   PackFields tokens;
   fill_tokens(tokens, pairs, ids);
   return make_pack(tokens, split);
 }
 
-Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split) {
+Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, ContextSplit const& split) {
   PackFields tokens;
   fill_tokens(tokens, sequences, side);
   return make_pack(tokens, split);

@@ -2,10 +2,14 @@
 
 namespace heddle {
 
+ContextSplit context_split(Mesh const& mesh) {
+  auto const member = [&](MeshAxis axis) { return GroupMember{mesh.coordinate(axis), mesh.size(axis)}; };
+  return {member(MeshAxis::context), member(MeshAxis::decoder_tensor), member(MeshAxis::encoder_tensor)};
+}
+
 MicroBatchCut micro_batch_cut(TrainConfig const& train, ParallelState const& parallel) {
-  MicroBatchCut cut{.max_tokens = train.micro_batch_tokens,
-                    .context = {parallel.context.rank(), parallel.context.size()},
-                    .passes = train.passes()};
+  MicroBatchCut cut{
+      .max_tokens = train.micro_batch_tokens, .context = context_split(parallel.mesh), .passes = train.passes()};
   if (!train.deterministic) {
     cut.data = {parallel.data.rank(), parallel.data.size()};
     cut.equal = parallel.pipeline.size() > 1;

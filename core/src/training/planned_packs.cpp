@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/core/training/planned_packs.hpp>
 
 namespace heddle {
@@ -48,7 +49,7 @@ std::int64_t largest_of_share(std::int64_t share, std::int64_t longest, TrainCon
 
 }  // namespace
 
-Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split, bool prefixes, int passes) {
+Pack full_pack(std::int64_t tokens, std::int64_t length, ContextSplit const& split, bool prefixes, int passes) {
   PackFields pack_tokens;
   tokens = std::max<std::int64_t>(1, tokens / passes);
   for (SideFields* const side : {&pack_tokens.source, &pack_tokens.target}) {
@@ -77,7 +78,9 @@ PlannedPacks full_packs(Config const& config, Mesh const& mesh, DataBounds const
   SampleBounds const training = known(bounds.training, config.model);
   SampleBounds const validation = known(bounds.validation, config.model);
   int const stages = mesh.size(MeshAxis::pipeline);
-  int const context = mesh.size(MeshAxis::context);
+  // Ranks that divide the sequences of one of the two.
+  int const context = std::min(mesh.shape().size(MeshShape::context_axes(Grid::encoder)),
+                               mesh.shape().size(MeshShape::context_axes(Grid::decoder)));
   std::int64_t const data = train.deterministic ? 1 : mesh.size(MeshAxis::data);
   // A sample that is longer than a batch is a batch by itself.
   std::int64_t const batch =
@@ -91,12 +94,12 @@ PlannedPacks full_packs(Config const& config, Mesh const& mesh, DataBounds const
   std::int64_t const max = std::max(trained, validated);
   PlannedPacks packs{.training = {}, .step_tokens = train.passes() * share, .validation = {}};
   packs.scale = std::max(1.0, static_cast<double>(max) / static_cast<double>(dry_run_tokens(config.model, context)));
-  GroupMember const split{mesh.coordinate(MeshAxis::context), context};
+  ContextSplit const split = context_split(mesh);
   auto const add = [&](std::vector<Pack>& into, std::int64_t tokens, SampleBounds const& samples, int passes) {
     auto const dry_run_pack =
         std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(tokens) / packs.scale));
     into.push_back(full_pack(dry_run_pack, samples.longest, split, bounds.prefixes, passes));
-    if (context > 1 && samples.typical < samples.longest) {
+    if (split.encoder().ranks * split.decoder().ranks > 1 && samples.typical < samples.longest) {
       into.push_back(full_pack(dry_run_pack, samples.typical, split, bounds.prefixes, passes));
     }
   };

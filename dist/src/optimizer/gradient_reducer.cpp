@@ -180,16 +180,16 @@ void GradientReducer::reduce(Tensor const& loss_sums) {
   sum_copies();
   scattered_ = options_.scatter && parallel_.replicas.size() > 1;
   partial_sums_.sum(reduced());
-  parallel_.replicas.all_reduce(loss_sums);
+  parallel_.loss_parts.all_reduce(loss_sums);
   parallel_.pipeline.all_reduce(loss_sums);
 }
 
 void GradientReducer::sum_over_context() const {
+  Communicator const context = parallel_.group({MeshAxis::context});
   // Ranks are added in their order, so that ScatteredTrees can give the same bits.
   Tensor const& gradients = parameters_.gradients();
   for (std::int64_t begin = 0; begin < gradients.size(); begin += default_bucket) {
-    parallel_.context.start_all_reduce(gradients.rows(begin, std::min(default_bucket, gradients.size() - begin)))
-        .wait();
+    context.start_all_reduce(gradients.rows(begin, std::min(default_bucket, gradients.size() - begin))).wait();
   }
 }
 

@@ -8,7 +8,7 @@ ScatteredTrees::ScatteredTrees(ParallelState const& parallel, ParameterSet const
                                std::shared_ptr<TensorOps> operations, Execution& execution)
     : parallel_(parallel),
       replicas_(parallel.replicas.after(execution)),
-      context_{parallel.context.rank(), parallel.context.size()},
+      context_{parallel.mesh.coordinate(MeshAxis::context), parallel.mesh.size(MeshAxis::context)},
       parameters_(parameters),
       operations_(std::move(operations)),
       execution_(execution) {

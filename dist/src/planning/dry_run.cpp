@@ -41,8 +41,7 @@ ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config
   };
   ParallelState state(communicator(mesh.rank(), mesh.shape().ranks()), mesh,
                       [communicator](MeshGroup const& group) { return communicator(group.place, group.size); });
-  state.sequence_parallel = config.sequence_parallel;
-  state.context_mode = config.context_mode;
+  state.set_modes(config.sequence_parallel, config.context_mode);
   state.divide_experts(config.expert);
   state.divide_parameters(shards_of(config));
   return state;
@@ -266,8 +265,8 @@ class StageDryRun {
         work.updates[parameter.rule.name].shared += elements;
         work.max_holders = std::max(work.max_holders, static_cast<int>(placement.stages.size()));
       }
-      if (placement.is_partial_over(MeshAxis::tensor)) {
-        work.partial_elements += elements;
+      for (MeshAxis const axis : rank_.parallel.mesh.shape().model_axes()) {
+        work.partial_elements += placement.is_partial_over(axis) ? elements : 0;
       }
     }
   }
@@ -310,8 +309,9 @@ void add_pass(PassWork& into, PassWork const& from, std::int64_t count) {
 }  // namespace
 
 int dry_run_rank(LayoutChoice const& layout, int stage) {
-  MeshAxes const inner{MeshAxis::context, MeshAxis::tensor};
   MeshShape const& shape = layout.shape;
+  MeshAxes inner = shape.axes_except(MeshAxis::pipeline);
+  std::erase(inner, MeshAxis::data);
   return shape.rank_at({MeshAxis::pipeline}, stage, shape.rank_at(inner, shape.size(inner) - 1, 0));
 }
 

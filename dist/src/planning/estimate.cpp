@@ -228,7 +228,11 @@ class Planner::Estimate {
     if (work.copied_gradients > 0) {
       seconds += add(groups, copies, CollectiveOp::all_reduce, {1, work.copied_gradients * element});
     }
-    seconds += add(groups, tensor, CollectiveOp::all_reduce,
+    // Where a grid divides sequences by an axis that splits the other grid's heads, all its gradients are partial.
+    auto const partial = !layout_.shape.has_grids()           ? tensor
+                         : layout_.context(Grid::encoder) > 1 ? encoder_context
+                                                              : context;
+    seconds += add(groups, partial, CollectiveOp::all_reduce,
                    {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});
     if (work.max_holders > 1) {
       Traffic const tables = in_buckets(work.shared_elements, element, bucket_elements());

@@ -137,8 +137,8 @@ Config measured_config(KernelMeasurement const& measurement, LayoutChoice layout
 
 /// The last rank of the tensor and context groups.
 Mesh mesh_of(ParallelConfig const& parallel) {
-  int const ranks = parallel.context * parallel.tensor;
-  return {{1, 1, parallel.context, parallel.tensor}, ranks - 1, ranks};
+  MeshShape const shape = shape_of(parallel).with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
+  return {shape, shape.ranks() - 1, shape.ranks()};
 }
 
 /// A rank that computes without the others.
@@ -322,7 +322,7 @@ MeasuredLayouts measure_unknown(KernelMeasurement const& measurement, Planner& p
                                 std::vector<LayoutChoice> layouts, double seconds, KernelTimes& times) {
   auto const begin = SteadyClock::now();
   auto const kind_of_work = [](LayoutChoice const& layout) {
-    return std::make_tuple(layout.size(MeshAxis::tensor), layout.size(MeshAxis::context), layout.sequence_parallel,
+    return std::make_tuple(layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1), layout.sequence_parallel,
                            layout.context_mode, layout.zero_bubble);
   };
   auto const configured = [&](LayoutChoice const& layout) {

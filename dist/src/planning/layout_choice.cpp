@@ -43,6 +43,26 @@ std::vector<std::int64_t> micro_batch_sizes(Config const& config, LayoutChoice c
   return sizes;
 }
 
+/// The larger number of the grids of encoder and decoder.
+int largest(LayoutChoice const& layout, int (LayoutChoice::*ranks)(Grid) const) {
+  return std::max((layout.*ranks)(Grid::encoder), (layout.*ranks)(Grid::decoder));
+}
+
+/// The shape, and those where the encoder has a grid of its own that splits only its sequences, only its heads, or as
+/// the configuration says.
+std::vector<MeshShape> with_grids(MeshShape const& shape, Config const& config, ModelDescription const& model) {
+  std::vector<MeshShape> shapes{shape};
+  int const ranks = shape.size({MeshAxis::context, MeshAxis::tensor});
+  if (config.model.is_encoder_decoder() && !has_experts(model)) {
+    for (int const tensor : std::set<int>{1, ranks, std::max(1, config.parallel.encoder_tensor)}) {
+      if (ranks % tensor == 0 && tensor != shape.size(MeshAxis::tensor)) {
+        shapes.push_back(shape.with_encoder_tensor(tensor));
+      }
+    }
+  }
+  return shapes;
+}
+
 /// The layouts of this shape, with every combination of switches that has an effect.
 std::vector<LayoutChoice> variants_of(MeshShape const& shape, ModelDescription const& model,
                                       std::vector<int> const& shard_ranks) {
@@ -55,8 +75,9 @@ std::vector<LayoutChoice> variants_of(MeshShape const& shape, ModelDescription c
     }
   };
   LayoutChoice const plain = variants.front();
-  also(plain.size(MeshAxis::tensor) > 1, [](LayoutChoice& layout) { layout.sequence_parallel = true; });
-  also(plain.size(MeshAxis::context) > 1, [](LayoutChoice& layout) { layout.context_mode = ContextMode::ulysses; });
+  also(largest(plain, &LayoutChoice::tensor) > 1, [](LayoutChoice& layout) { layout.sequence_parallel = true; });
+  also(largest(plain, &LayoutChoice::context) > 1,
+       [](LayoutChoice& layout) { layout.context_mode = ContextMode::ulysses; });
   also(plain.size(MeshAxis::pipeline) > 1 && model.keys.is_encoder_decoder(),
        [](LayoutChoice& layout) { layout.pipeline_schedule = PipelineSchedule::interleaved; });
   also(plain.size(MeshAxis::pipeline) > 1, [](LayoutChoice& layout) { layout.zero_bubble = true; });
@@ -106,7 +127,10 @@ std::string limit_of(Config const& config, ModelDescription const& model, Layout
   };
   auto const alone = [&](MeshAxis axis) {
     LayoutChoice part = layout;
-    part.shape = MeshShape().with(axis, layout.size(axis));
+    int const size = axis == MeshAxis::tensor    ? largest(layout, &LayoutChoice::tensor)
+                     : axis == MeshAxis::context ? largest(layout, &LayoutChoice::context)
+                                                 : layout.size(axis);
+    part.shape = MeshShape().with(axis, size);
     return part;
   };
   for (MeshAxis const axis : {MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline}) {
@@ -153,13 +177,14 @@ LayoutChoice layout_of(Config const& config, ModelDescription const& model, int 
 
 int complexity(LayoutChoice const& layout) {
   int parts = 0;
-  for (MeshAxis const axis : {MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline}) {
-    parts += layout.size(axis) > 1 ? 2 : 0;
+  for (int const size :
+       {layout.tensor(Grid::decoder), layout.context(Grid::decoder), layout.size(MeshAxis::pipeline)}) {
+    parts += size > 1 ? 2 : 0;
   }
   bool const sharded = layout.shard_optimizer && layout.replicas() > 1;
   for (bool const switched : {layout.sequence_parallel, layout.context_mode == ContextMode::ulysses,
                               layout.pipeline_schedule == PipelineSchedule::interleaved, layout.zero_bubble, sharded,
-                              sharded && layout.shard_parameters, layout.expert > 1}) {
+                              sharded && layout.shard_parameters, layout.expert > 1, layout.shape.has_grids()}) {
     parts += switched ? 1 : 0;
   }
   return parts;
@@ -167,17 +192,19 @@ int complexity(LayoutChoice const& layout) {
 
 std::string describe(LayoutChoice const& layout) {
   std::vector<std::string> axes;
-  auto const axis = [&](MeshAxis which, bool noted, std::string_view note) {
-    if (layout.size(which) > 1) {
-      axes.push_back(fmt::format("{} {}{}", which.name(), layout.size(which), noted ? note : ""));
+  auto const axis = [&](std::string_view name, int size, bool noted, std::string_view note) {
+    if (size > 1) {
+      axes.push_back(fmt::format("{} {}{}", name, size, noted ? note : ""));
     }
   };
-  axis(MeshAxis::tensor, layout.sequence_parallel, " sequence-parallel");
-  axis(MeshAxis::context, layout.context_mode == ContextMode::ulysses, " ulysses");
+  axis("tensor", layout.tensor(Grid::decoder), layout.sequence_parallel, " sequence-parallel");
+  axis("context", layout.context(Grid::decoder), layout.context_mode == ContextMode::ulysses, " ulysses");
+  axis("encoder tensor", layout.shape.has_grids() ? layout.tensor(Grid::encoder) : 1, false, "");
+  axis("encoder context", layout.shape.has_grids() ? layout.context(Grid::encoder) : 1, false, "");
   bool const interleaved = layout.pipeline_schedule == PipelineSchedule::interleaved;
-  axis(MeshAxis::pipeline, interleaved || layout.zero_bubble,
+  axis("pipeline", layout.size(MeshAxis::pipeline), interleaved || layout.zero_bubble,
        fmt::format("{}{}", interleaved ? " interleaved" : "", layout.zero_bubble ? " zero-bubble" : ""));
-  axis(MeshAxis::data, false, "");
+  axis("data", layout.size(MeshAxis::data), false, "");
   return fmt::format("{}{}{}, micro-batches of {}",
                      axes.empty() ? "one rank" : fmt::format("{}", fmt::join(axes, " × ")),
                      layout.replicas() == 1    ? ""
@@ -202,7 +229,11 @@ void reject(std::vector<Rejection>& rejections, std::string const& limit, std::s
 LayoutCandidates list_layouts(Config const& config, ModelDescription const& model, Machines const& machines,
                               std::int64_t longest_sequence, std::int64_t batch_tokens, std::string const& undivided) {
   LayoutCandidates found;
+  std::vector<MeshShape> shapes;
   for (MeshShape const& shape : shapes_of(machines.ranks())) {
+    std::ranges::move(with_grids(shape, config, model), std::back_inserter(shapes));
+  }
+  for (MeshShape const& shape : shapes) {
     // The configured runs of replicas, and those of a node.
     std::set<int> const runs{config.parallel.shard_ranks, machines.ranks_per_node / shape.size(MeshAxis::tensor)};
     for (LayoutChoice layout : variants_of(shape, model, {runs.begin(), runs.end()})) {
@@ -215,13 +246,15 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
         reject(found.rejections, limit_of(config, model, layout, longest_sequence), problem);
         continue;
       }
-      int const tensor = layout.size(MeshAxis::tensor);
+      int const tensor = shape.has_grids()
+                             ? shape.size({MeshAxis::encoder_tensor, MeshAxis::decoder_tensor, MeshAxis::tensor})
+                             : layout.size(MeshAxis::tensor);
       if (machines.ranks_per_node % tensor != 0) {
         reject(found.rejections, "parallel.tensor does not divide the ranks of a node",
                fmt::format("parallel.tensor = {} with {} ranks of a node", tensor, machines.ranks_per_node));
         continue;
       }
-      int const context = layout.size(MeshAxis::context);
+      int const context = largest(layout, &LayoutChoice::context);
       if (context > 1 && longest_sequence < min_context_tokens * context) {
         reject(found.rejections, "sequences are too short for parallel.context",
                fmt::format("{} context ranks would share at most {} tokens, fewer than {} each",

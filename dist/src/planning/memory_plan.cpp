@@ -66,7 +66,8 @@ std::int64_t pack_bytes(PlannedPacks const& packs, Mesh const& mesh, std::int64_
   constexpr std::int64_t arrays_of_context = 6;
   constexpr std::int64_t grown = 2;  // a vector or a slab that has just grown
   constexpr std::int64_t ids_of_a_sample_token = 3;
-  int const context = mesh.size(MeshAxis::context);
+  int const context = std::max(mesh.shape().size(MeshShape::context_axes(Grid::encoder)),
+                               mesh.shape().size(MeshShape::context_axes(Grid::decoder)));
   std::int64_t whole = 0;
   auto const take = [&](std::vector<Pack> const& list) {
     for (Pack const& pack : list) {
@@ -76,9 +77,10 @@ std::int64_t pack_bytes(PlannedPacks const& packs, Mesh const& mesh, std::int64_
   take(packs.training);
   take(packs.validation);
   std::ranges::for_each(packs.steps, take);
-  std::int64_t const arrays = arrays_of_a_side + (context > 1 ? arrays_of_context : 0);
+  std::int64_t const arrays = arrays_of_a_side + (context > 1 ? arrays_of_context : 0) +
+                              (mesh.shape().has_grids() ? arrays_of_a_side + arrays_of_context : 0);
   std::int64_t const slabs = scaled(grown * id * arrays * whole * (in_flight + 2), packs.scale);
-  std::int64_t const copies = context * mesh.size(MeshAxis::pipeline) * mesh.size(MeshAxis::tensor) > 1 ? 3 : 2;
+  std::int64_t const copies = mesh.shape().ranks() > mesh.size(MeshAxis::data) ? 3 : 2;
   return slabs + copies * grown * id * ids_of_a_sample_token * packs.step_tokens;
 }
 

@@ -52,15 +52,25 @@ std::array<GroupTopology, traffic_groups> group_places(LayoutChoice const& layou
   auto const place = [&](MeshAxes const& axes) {
     return place_of(layout.shape, axes, machines, layout.shape.size(axes));
   };
-  return {place({known_axes.begin(), known_axes.end()}),
+  // The encoder's groups are spread over all ranks that share its layers.
+  auto const of_encoder = [&](MeshAxes const& axes) {
+    int const size = layout.shape.has_grids() ? layout.shape.size(axes) : 1;
+    GroupTopology spread =
+        place({MeshAxis::context, MeshAxis::encoder_tensor, MeshAxis::decoder_tensor, MeshAxis::tensor});
+    spread.ranks = size;
+    return size == 1 ? GroupTopology{} : spread;
+  };
+  return {place(layout.shape.axes_except(MeshAxis(""))),
           place({MeshAxis::pipeline}),
           place({MeshAxis::data}),
-          place({MeshAxis::context}),
-          place({MeshAxis::tensor}),
+          place(MeshShape::context_axes(Grid::decoder)),
+          place(MeshShape::tensor_axes(Grid::decoder)),
           place(replica_axes()),
           place_of(layout.shape, replica_axes(), machines, layout.expert),
           place_of(layout.shape, replica_axes(), machines, std::max(1, layout.shard_ranks)),
-          place(replica_axes())};
+          place(replica_axes()),
+          of_encoder(MeshShape::context_axes(Grid::encoder)),
+          of_encoder(MeshShape::tensor_axes(Grid::encoder))};
 }
 
 double seconds_of(NetworkModel const& network, GroupTopology const& place, CollectiveOp collective,

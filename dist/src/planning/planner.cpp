@@ -33,8 +33,9 @@ std::string signature(ModelDescription const& model, std::vector<IndexRange> con
   return text;
 }
 
+/// Tokens of both sides on this rank, the source's as the encoder has them.
 std::int64_t tokens_of(Pack const& pack) {
-  return pack.source_rows.tokens + pack.target_rows.tokens;
+  return (pack.encoder ? pack.encoder->pack : pack).source_rows.tokens + pack.target_rows.tokens;
 }
 
 /// The bytes of the node whose ranks need the most.
@@ -81,11 +82,12 @@ int dry_run_data(LayoutChoice const& layout) {
 
 /// The part of a work's key that does not depend on its layers.
 std::string key_of(LayoutChoice const& layout) {
-  int const context = layout.size(MeshAxis::context);
-  return fmt::format("{} {} {} {} {} {} {} {}", layout.size(MeshAxis::tensor), context, layout.sequence_parallel,
-                     layout.zero_bubble, layout.shard_parameters ? layout.size(MeshAxis::data) : 0,
-                     fmt::format("{}/{}/{}", layout.expert, layout.shard_ranks, dry_run_data(layout)),
-                     context > 1 ? static_cast<int>(layout.context_mode) : 0, layout.micro_batch_tokens);
+  MeshShape const inner = layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
+  bool const context = layout.context_mode == ContextMode::ulysses && inner != MeshShape(1, 1, 1, inner.ranks());
+  return fmt::format("{} {} {} {} {} {} {}", inner.to_string(), layout.sequence_parallel, layout.zero_bubble,
+                     layout.shard_parameters ? layout.size(MeshAxis::data) : 0,
+                     fmt::format("{}/{}/{}", layout.expert, layout.shard_ranks, dry_run_data(layout)), context,
+                     layout.micro_batch_tokens);
 }
 
 /// The value of a key, which make() computes once.
@@ -109,8 +111,9 @@ Planner::Planner(PlanRequest const& request)
 
 Planner::TypicalPack const& Planner::typical(LayoutChoice const& layout) {
   std::int64_t const max_tokens = layout.micro_batch_tokens;
-  int const context = layout.size(MeshAxis::context);
-  return cached(packs_, {max_tokens, context}, [&] {
+  MeshShape const inner = layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
+  int const tensor = inner.size(MeshAxis::tensor);
+  return cached(packs_, {max_tokens, inner.with(MeshAxis::tensor, 1)}, [&] {
     constexpr std::int64_t looked_at = 8;
     auto const whole = request_.samples.cut(0, {.max_tokens = max_tokens, .passes = request_.config.train.passes()});
     std::int64_t const count = std::min(whole->count(), looked_at);
@@ -122,13 +125,14 @@ Planner::TypicalPack const& Planner::typical(LayoutChoice const& layout) {
     }
     auto const nearest = std::ranges::min_element(
         tokens, {}, [&](std::int64_t one) { return std::abs(static_cast<double>(one) - mean); });
-    // The last context rank is the one of the dry run; the others wait for the one with the most tokens.
+    // The last rank is the one of the dry run; the others wait for the one with the most tokens.
     TypicalPack typical;
     typical.tokens = *nearest;
     std::int64_t max = 0;
-    for (int rank = 0; rank < context; ++rank) {
-      auto const split = request_.samples.cut(
-          0, {.max_tokens = max_tokens, .context = {rank, context}, .passes = request_.config.train.passes()});
+    for (int rank = 0; rank < inner.ranks(); rank += tensor) {
+      auto const split = request_.samples.cut(0, {.max_tokens = max_tokens,
+                                                  .context = context_split(Mesh(inner, rank, inner.ranks())),
+                                                  .passes = request_.config.train.passes()});
       typical.pack = split->micro_batch(nearest - tokens.begin());
       max = std::max(max, tokens_of(typical.pack));
     }

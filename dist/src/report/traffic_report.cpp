@@ -13,7 +13,8 @@ namespace heddle {
 namespace {
 
 constexpr std::array<std::string_view, traffic_groups> group_names{
-    "world", "pipeline", "data", "context", "tensor", "replicas", "experts", "shards", "copies"};
+    "world",   "pipeline", "data",   "context",         "tensor",        "replicas",
+    "experts", "shards",   "copies", "encoder_context", "encoder_tensor"};
 
 std::string amount(std::int64_t bytes) {
   constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
@@ -47,12 +48,34 @@ std::string_view traffic_group_name(std::size_t group) {
 
 TrafficByGroup traffic_of(ParallelState const& parallel) {
   Ledger copies = parallel.expert_copies.ledger();
-  for (std::size_t collective = 0; collective < collectives; ++collective) {
-    copies[collective] += parallel.shard_copies.ledger()[collective];
+  auto const add = [&](Communicator const& group) {
+    for (std::size_t collective = 0; collective < collectives; ++collective) {
+      copies[collective] += group.ledger()[collective];
+    }
+  };
+  add(parallel.shard_copies);
+  bool const grids = parallel.mesh.shape().has_grids();
+  for (MeshAxis const axis :
+       {MeshAxis::context, MeshAxis::encoder_tensor, MeshAxis::decoder_tensor, MeshAxis::tensor}) {
+    if (grids) {
+      add(parallel.group({axis}));  // sums of gradients that a grid has copies of
+    }
   }
-  return {parallel.world.ledger(),   parallel.pipeline.ledger(), parallel.data.ledger(),
-          parallel.context.ledger(), parallel.tensor.ledger(),   parallel.replicas.ledger(),
-          parallel.experts.ledger(), parallel.shards.ledger(),   copies};
+  if (grids) {
+    add(parallel.loss_parts);
+  }
+  ParallelState const& encoder = parallel.of(Grid::encoder);
+  return {parallel.world.ledger(),
+          parallel.pipeline.ledger(),
+          parallel.data.ledger(),
+          parallel.context.ledger(),
+          parallel.tensor.ledger(),
+          parallel.replicas.ledger(),
+          parallel.experts.ledger(),
+          parallel.shards.ledger(),
+          copies,
+          grids ? encoder.context.ledger() : Ledger{},
+          grids ? encoder.tensor.ledger() : Ledger{}};
 }
 
 TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier) {

@@ -186,7 +186,7 @@ std::vector<double> TrainingEngine::group_sums(SampleGroups const& groups) {
   }
   std::vector<double> sums = row_losses_.sums(groups.count, groups.of_sample);
   row_losses_.clear();
-  all_reduce_values(setup_.parallel.replicas, std::span(sums));
+  all_reduce_values(setup_.parallel.loss_parts, std::span(sums));
   all_reduce_values(setup_.parallel.pipeline, std::span(sums));
   double const unit = RowLosses::unit / setup_.config.train.passes();
   std::ranges::for_each(sums, [unit](double& sum) { sum *= unit; });
@@ -308,7 +308,7 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches, std::fu
     places[place + 1] = static_cast<double>(losses[index].tokens);
     places[place + 2] = static_cast<double>(losses[index].correct);
   }
-  all_reduce_values(setup_.parallel.replicas, std::span(places));
+  all_reduce_values(setup_.parallel.loss_parts, std::span(places));
   all_reduce_values(setup_.parallel.pipeline, std::span(places));
   LossSums sums;
   for (std::size_t place = 0; place < places.size(); place += values) {

@@ -329,7 +329,7 @@ std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int part
   return ranges;
 }
 
-MicroBatchCut validation_cut(GlobalBatch const& samples, std::int64_t max_tokens, GroupMember context) {
+MicroBatchCut validation_cut(GlobalBatch const& samples, std::int64_t max_tokens, ContextSplit const& context) {
   constexpr std::int64_t min_tokens = 512;
   constexpr std::size_t multiple = 8;
   auto const costs = longer_sides(samples.costs);
@@ -369,8 +369,8 @@ PackSize SampledMicroBatches::size(std::int64_t index) const {
   PackSize size;
   for (std::int64_t place = range.begin; place < range.end; ++place) {
     SampleCost const& cost = batch_.costs[static_cast<std::size_t>(place)];
-    size.source += passes_ * rows_of_rank(cost.source, context_);
-    size.target += passes_ * rows_of_rank(cost.target, context_);
+    size.source += passes_ * rows_of_rank(cost.source, context_.encoder());
+    size.target += passes_ * rows_of_rank(cost.target, context_.decoder());
     size.whole += passes_ * (cost.source + cost.target);
   }
   return size;

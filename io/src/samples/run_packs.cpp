@@ -47,8 +47,7 @@ GroupMember member(Mesh const& mesh, MeshAxis axis) {
 
 /// The result of micro_batch_cut, for a rank of a mesh that need not run.
 MicroBatchCut cut_of(TrainConfig const& train, Mesh const& mesh) {
-  MicroBatchCut cut{
-      .max_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context), .passes = train.passes()};
+  MicroBatchCut cut{.max_tokens = train.micro_batch_tokens, .context = context_split(mesh), .passes = train.passes()};
   if (!train.deterministic) {
     cut.data = member(mesh, MeshAxis::data);
     cut.equal = mesh.size(MeshAxis::pipeline) > 1;
@@ -162,7 +161,7 @@ std::vector<Pack> RunPacks::of_validation(TrainConfig const& train, Mesh const& 
   for (std::size_t set = 0; set < validation_.size() && train.validate_every > 0; ++set) {
     SampledMicroBatches const micro_batches(
         *validation_[set], validated_[set],
-        validation_cut(validated_[set], train.micro_batch_tokens, member(mesh, MeshAxis::context)));
+        validation_cut(validated_[set], train.micro_batch_tokens, context_split(mesh)));
     IndexRange const mine = share(micro_batches.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data));
     std::ranges::move(all ? all_of(micro_batches, mine) : largest_of(micro_batches, mine), std::back_inserter(packs));
   }

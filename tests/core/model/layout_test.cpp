@@ -132,6 +132,24 @@ TEST(Layout, MoreStagesThanLayersAreRefused) {
   EXPECT_EQ(refused(config_with(5, 1, 1, 1), 5), "accepted");
 }
 
+TEST(Layout, TheEncodersGridDividesTheRanksOfContextAndTensor) {
+  Config config = config_with(1, 1, 2, 2);
+  config.parallel.encoder_tensor = 4;
+  EXPECT_EQ(refused(config, 4), "accepted");
+  EXPECT_TRUE(shape_of(config.parallel).has_grids());
+  Config again;
+  set_shape(again.parallel, shape_of(config.parallel));
+  EXPECT_EQ(again.parallel.encoder_tensor, 4);
+  EXPECT_EQ(again.parallel.context, 2);
+  config.parallel.encoder_tensor = 3;
+  expect_contains(refused(config, 4), "does not divide the 4 ranks of context × tensor");
+  config.parallel.encoder_tensor = 4;
+  config.model.heads = 2;
+  expect_contains(refused(config, 4), {"parallel.tensor = 4, which may be 1 and 2", "without parallel.encoder_tensor"});
+  config.model.stacks = {"decoder"};
+  expect_contains(refused(config, 4), "the model has no encoder beside its only stack");
+}
+
 TEST(Layout, UlyssesNeedsHeadsForEveryContextRank) {
   Config config = config_with(1, 1, 4, 2);
   EXPECT_EQ(refused(config, 8), "accepted");

@@ -58,6 +58,32 @@ TEST(MeshTest, AGroupHasTheRanksThatDifferOnlyAlongItsAxes) {
   }
 }
 
+TEST(MeshTest, TwoGridsOfTheSameRanksHaveAnySizesWithTheSameProduct) {
+  for (auto const& [tensor, context] : {std::pair{4, 1}, {1, 4}, {2, 3}, {6, 2}, {4, 6}}) {
+    for (int const encoder : divisors_of(tensor * context)) {
+      MeshShape const shape = MeshShape(2, 3, context, tensor).with_encoder_tensor(encoder);
+      SCOPED_TRACE(shape.to_string());
+      EXPECT_EQ(shape.ranks(), 6 * tensor * context);
+      EXPECT_EQ(shape.size(MeshShape::tensor_axes(Grid::decoder)), tensor);
+      EXPECT_EQ(shape.size(MeshShape::context_axes(Grid::decoder)), context);
+      EXPECT_EQ(shape.size(MeshShape::tensor_axes(Grid::encoder)), encoder);
+      EXPECT_EQ(shape.size(MeshShape::context_axes(Grid::encoder)), tensor * context / encoder);
+      EXPECT_EQ(shape.has_grids(), encoder != tensor);
+    }
+  }
+}
+
+TEST(MeshTest, TheGroupsOfTwoGridsHaveNamesOfTheirOwn) {
+  Mesh const mesh(MeshShape(1, 1, 3, 2).with_encoder_tensor(3), 5, 6);
+  auto const name = [&](MeshAxes const& axes) { return mesh.group(axes).name; };
+  EXPECT_EQ(name(MeshShape::context_axes(Grid::decoder)), "context");
+  EXPECT_EQ(name(MeshShape::tensor_axes(Grid::decoder)), "tensor");
+  EXPECT_EQ(name(MeshShape::context_axes(Grid::encoder)), "encoder_context");
+  EXPECT_EQ(name(MeshShape::tensor_axes(Grid::encoder)), "encoder_tensor");
+  EXPECT_EQ(name({MeshAxis::tensor}), "tensor axis");
+  EXPECT_EQ(name(replica_axes()), "replicas");
+}
+
 TEST(MeshTest, AllAxesButOneAreThoseOfTheRanksThatShareACoordinate) {
   MeshShape const shape(2, 3, 1, 2);
   MeshAxes const axes = shape.axes_except(MeshAxis::data);

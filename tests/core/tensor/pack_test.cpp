@@ -1,5 +1,7 @@
 #include <heddle/core/tensor/device_work.hpp>
 #include <heddle/core/tensor/pack.hpp>
+#include <map>
+#include <numeric>
 
 #include "test.hpp"
 #include "test_ids.hpp"
@@ -54,6 +56,66 @@ TEST(PackTest, MemoryIsUsedAgainOnceAPackHasGone) {
   EXPECT_THAT(host(third.source.id), ElementsAre(4, 2));
   EXPECT_THAT(host(third.target_input.id), ElementsAre(1, 9, 9));
   EXPECT_THAT(host(second.source.id), ElementsAre(5, 6, 2, 8, 2));
+}
+
+/// Every rank's pack, by its places (of both, of the encoder only, of the decoder only).
+using GridPacks = std::map<std::array<int, 3>, Pack>;
+
+/// The positions that rank `own` of `group` has after an exchange within it.
+std::vector<std::int32_t> exchanged(std::vector<Pack const*> const& group, std::size_t own, bool to_decoder) {
+  auto const exchange_of = [&](Pack const& pack) -> RowExchange const& {
+    return to_decoder ? pack.encoder->to_decoder : pack.encoder->from_decoder;
+  };
+  std::vector<std::int32_t> received;
+  for (std::size_t from = 0; from < group.size(); ++from) {
+    RowExchange const& sender = exchange_of(*group[from]);
+    auto const positions = host((to_decoder ? group[from]->encoder->pack : *group[from]).source_rows.position);
+    auto const sent = host(sender.sent);
+    auto const begin = std::accumulate(sender.send_rows.begin(),
+                                       sender.send_rows.begin() + static_cast<std::ptrdiff_t>(own), std::int64_t{0});
+    EXPECT_EQ(sender.send_rows[own], exchange_of(*group[own]).receive_rows[from]);
+    for (std::int64_t row = begin; row < begin + sender.send_rows[own]; ++row) {
+      received.push_back(positions[static_cast<std::size_t>(sent[static_cast<std::size_t>(row)])]);
+    }
+  }
+  std::vector<std::int32_t> placed;
+  for (std::int32_t const place : host(exchange_of(*group[own]).placed)) {
+    placed.push_back(received[static_cast<std::size_t>(place)]);
+  }
+  return placed;
+}
+
+TEST(PackTest, RowsThatGridsExchangeAreThoseOfTheOtherGrid) {
+  std::vector<Sample> pairs;
+  for (std::int32_t sample = 0; sample < 4; ++sample) {
+    pairs.push_back({sample, std::vector<std::int32_t>(static_cast<std::size_t>(7 * sample), 5), {7}});
+  }
+  for (auto const& [both, encoder, decoder] : {std::array{1, 2, 1}, {1, 1, 3}, {2, 3, 2}}) {
+    SCOPED_TRACE(testing::Message() << both << " " << encoder << " " << decoder);
+    GridPacks packs;
+    for (int x = 0; x < both; ++x) {
+      for (int u = 0; u < encoder; ++u) {
+        for (int v = 0; v < decoder; ++v) {
+          packs[{x, u, v}] = make_pack(pairs, ids, {{x, both}, {u, encoder}, {v, decoder}});
+        }
+      }
+    }
+    for (auto const& [place, pack] : packs) {
+      for (bool const to_decoder : {true, false}) {
+        std::vector<Pack const*> group;  // the ranks that divide the rows before
+        std::size_t own = 0;
+        for (auto const& [other, its_pack] : packs) {
+          std::size_t const kept = to_decoder ? 2 : 1;
+          if (other[kept] == place[kept]) {
+            own = other == place ? group.size() : own;
+            group.push_back(&its_pack);
+          }
+        }
+        Pack const& after = to_decoder ? pack : pack.encoder->pack;
+        EXPECT_EQ(exchanged(group, own, to_decoder), host(after.source_rows.position));
+      }
+    }
+  }
 }
 
 TEST(PackTest, ASecondPassHasTheSameTokensOfOtherSamplesInTheSecondHalfOfEachRanksRows) {

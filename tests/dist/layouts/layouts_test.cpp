@@ -222,6 +222,29 @@ TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
   }
 }
 
+// Each layout trains two kinds, in turn.
+TEST_F(LayoutsTest, EncodersWithAGridOfTheirOwnTrainAsOnOneRank) {
+  std::vector<Variant> variants = all_variants();
+  std::ranges::copy(other_variants(), std::back_inserter(variants));
+  std::erase_if(variants,
+                [](Variant const& variant) { return has_experts(description_of(config_of(variant, Layout()).model)); });
+  std::size_t runs = 0;
+  for (Layout const& layout : grid_layouts_on(world_.size())) {
+    int const kinds = world_.size() > 4 ? 1 : 4;
+    for (int kind = 0; kind < kinds; ++kind) {
+      auto const supported = std::ranges::find_if(
+          variants, [&](Variant const& each) { return supports(config_of(each, layout), layout); });
+      ASSERT_NE(supported, variants.end()) << describe(layout);
+      compare(*supported, layout, few_steps);
+      std::rotate(variants.begin(), supported + 1, variants.end());
+      ++runs;
+    }
+  }
+  if (world_.rank() == 0) {
+    fmt::print("{} runs with a grid of the encoder's own\n", runs);
+  }
+}
+
 // Each layout with replicas, with each number of them that can divide the experts, trains one kind, in turn.
 TEST_F(LayoutsTest, ModelsWhoseExpertsReplicasDivideTrainAsOnOneRank) {
   std::vector<Variant> variants = other_variants();

@@ -20,8 +20,7 @@ Config config_of(Layout const& layout) {
 
 /// Full micro-batches of the configured size, as `ragged_pack` makes them.
 PlannedPacks packs_of(Config const& config, ParallelState const& parallel) {
-  Pack const full = full_pack(config.train.micro_batch_tokens, config.model.max_length,
-                              {parallel.context.rank(), parallel.context.size()});
+  Pack const full = full_pack(config.train.micro_batch_tokens, config.model.max_length, context_split(parallel.mesh));
   PlannedPacks packs{.training = {full}, .micro_batches = {config.train.deterministic ? 1 : micro_batches}};
   if (config.train.validate_every > 0) {
     packs.validation = {full};

@@ -25,7 +25,7 @@ inline Config planned_config(Layout layout) {
 }
 
 /// Pairs of different lengths that fill a micro-batch as `cut_by_tokens` does, with about equal sides.
-inline Pack ragged_pack(std::int64_t index, GroupMember const& split = {}) {
+inline Pack ragged_pack(std::int64_t index, ContextSplit const& split = {}) {
   std::vector<Sample> pairs;
   std::int64_t used = 0;
   for (auto sample = static_cast<std::int32_t>(100 * index);; ++sample) {

@@ -18,8 +18,8 @@ TEST(MicroBatchCutTest, IsTheDataRanksShare) {
   EXPECT_EQ(cut.max_tokens, 64);
   EXPECT_EQ(cut.data.rank, 2);
   EXPECT_EQ(cut.data.ranks, 3);
-  EXPECT_EQ(cut.context.rank, 1);
-  EXPECT_EQ(cut.context.ranks, 2);
+  EXPECT_EQ(cut.context.decoder().rank, 1);
+  EXPECT_EQ(cut.context.decoder().ranks, 2);
   EXPECT_TRUE(cut.equal);
   EXPECT_FALSE(micro_batch_cut(train, idle_parallel_state(Mesh({1, 3, 2, 1}, 5, 6), {})).equal);
 }
@@ -29,7 +29,7 @@ TEST(MicroBatchCutTest, IsTheWholeBatchInDeterministicMode) {
   train.deterministic = true;
   MicroBatchCut const cut = micro_batch_cut(train, last_of_twelve());
   EXPECT_EQ(cut.data.ranks, 1);
-  EXPECT_EQ(cut.context.ranks, 2);
+  EXPECT_EQ(cut.context.decoder().ranks, 2);
   EXPECT_FALSE(cut.equal);
 }
 

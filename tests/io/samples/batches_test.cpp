@@ -247,7 +247,7 @@ TEST(ValidationCutTest, MicroBatchesAreAMultipleOfEightAndAboutEqual) {
   auto const cut = [&](std::int64_t max_tokens) {
     MicroBatchCut const result = validation_cut(batch, max_tokens, {1, 2});
     EXPECT_LE(result.max_tokens, max_tokens);
-    EXPECT_EQ(result.context.rank, 1);
+    EXPECT_EQ(result.context.decoder().rank, 1);
     return cut_by_tokens(costs, result.max_tokens);
   };
   for (std::int64_t const max_tokens : {2000, 2100, 4096, 100000}) {

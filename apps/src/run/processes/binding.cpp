@@ -129,9 +129,8 @@ std::vector<SharedCores> shared_cores(std::vector<RankCores> const& ranks, NodeT
 }
 
 NeighbourGroups inner_groups(MeshShape const& shape) {
-  bool const tensor = shape.size(MeshAxis::tensor) > 1;
-  MeshAxis const axis = tensor ? MeshAxis::tensor : MeshAxis::context;
-  return {std::string(axis.name()), shape.size(axis)};
+  int const tensor = shape.size({MeshAxis::encoder_tensor, MeshAxis::decoder_tensor, MeshAxis::tensor});
+  return tensor > 1 ? NeighbourGroups{"tensor", tensor} : NeighbourGroups{"context", shape.size(MeshAxis::context)};
 }
 
 std::string describe_binding(std::vector<RankCores> const& ranks, NodeTopology const& node,

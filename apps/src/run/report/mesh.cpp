@@ -20,10 +20,23 @@ namespace json = boost::json;
 
 constexpr std::size_t max_lines = 64;
 
+/// The axes that a report names: a rank's places in the groups of its grids.
+std::map<std::string, MeshAxes> shown_axes(MeshShape const& shape) {
+  std::map<std::string, MeshAxes> shown{{"pipeline", {MeshAxis::pipeline}},
+                                        {"data", {MeshAxis::data}},
+                                        {"context", MeshShape::context_axes(Grid::decoder)},
+                                        {"tensor", MeshShape::tensor_axes(Grid::decoder)}};
+  if (shape.has_grids()) {
+    shown["encoder_context"] = MeshShape::context_axes(Grid::encoder);
+    shown["encoder_tensor"] = MeshShape::tensor_axes(Grid::encoder);
+  }
+  return shown;
+}
+
 json::object layout_of(Config const& config, Mesh const& mesh, std::size_t ranks) {
   json::object object{{"ranks", ranks}};
-  for (auto const& [axis, size] : mesh.shape().axes()) {
-    object[axis.name()] = size;
+  for (auto const& [name, axes] : shown_axes(mesh.shape())) {
+    object[name] = mesh.shape().size(axes);
   }
   ParallelConfig const& parallel = config.parallel;
   object["pipeline_schedule"] = name_of(parallel.pipeline_schedule);
@@ -63,18 +76,20 @@ json::array stages_of(Config const& config, ModelDescription const& model, Vocab
 json::object rank_of(ModelConfig const& model, Mesh const& place, VocabularySizes const& vocabulary,
                      std::string const& host) {
   json::object object{{"rank", place.rank()}, {"host", host}};
-  for (auto const& [axis, size] : place.shape().axes()) {
-    object[axis.name()] = place.coordinate(axis);
+  MeshShape const& shape = place.shape();
+  for (auto const& [name, axes] : shown_axes(shape)) {
+    object[name] = shape.place(axes, place.rank());
   }
   auto const part = [&](std::int64_t count) {
-    return to_json(share(count, place.coordinate(MeshAxis::tensor), place.size(MeshAxis::tensor)));
+    MeshAxes const tensor = MeshShape::tensor_axes(Grid::decoder);
+    return to_json(share(count, shape.place(tensor, place.rank()), shape.size(tensor)));
   };
   object["heads"] = part(model.heads);
   object["d_ff"] = part(model.d_ff);
   object["source_vocabulary"] = part(vocabulary.source);
   object["target_vocabulary"] = part(vocabulary.target);
-  int const context = place.size(MeshAxis::context);
-  int const chunk = place.coordinate(MeshAxis::context);
+  int const context = shape.size(MeshShape::context_axes(Grid::decoder));
+  int const chunk = shape.place(MeshShape::context_axes(Grid::decoder), place.rank());
   object["chunks"] = context > 1 ? json::value(json::array{chunk, 2 * context - 1 - chunk}) : json::value(nullptr);
   object["memory"] = json::object{{"planned", nullptr}, {"measured", nullptr}, {"resident", nullptr}};
   object["seconds"] = nullptr;
@@ -275,6 +290,10 @@ MeshText describe_mesh(json::object const& mesh) {
   }
   std::string line =
       fmt::format("{} ranks on {}: {}", readable_count(hosts.size()), describe_hosts(hosts), shape.to_string());
+  if (json::value const* const encoder = layout.if_contains("encoder_tensor")) {
+    line += fmt::format(", encoder context {} × tensor {}", layout.at("encoder_context").to_number<int>(),
+                        encoder->to_number<int>());
+  }
   line += size(MeshAxis::pipeline) > 1 ? fmt::format(", schedule {}", text_of(layout, "pipeline_schedule")) : "";
   json::value const* const zero_bubble = layout.if_contains("zero_bubble");  // files of older runs have none
   line += size(MeshAxis::pipeline) > 1 && zero_bubble != nullptr && zero_bubble->as_bool() ? " zero-bubble" : "";

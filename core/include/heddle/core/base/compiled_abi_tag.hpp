@@ -7,7 +7,7 @@
 namespace heddle::plugin {
 
 /// Increases with each change of the headers of heddle/core, which plug-ins are compiled against.
-inline constexpr int abi_number = 19;
+inline constexpr int abi_number = 20;
 /// The version of Heddle, for the whole tree: CMake reads it here.
 inline constexpr char const* heddle_version = "0.4.0";
 

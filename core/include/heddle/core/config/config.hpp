@@ -179,6 +179,7 @@ struct ParallelConfig {
   bool shard_parameters = false;                ///< and what else the replicas keep of them: see shards_optimizer
   std::int64_t shard_min_parameters = 100'000;  ///< of a unit's, see ParameterSet
   int shard_ranks = 0;                          ///< replicas in a row that divide parameters; 0: all
+  int encoder_tensor = 0;                       ///< ranks of the encoder's grid that split heads; 0: as tensor
   int expert = 1;                               ///< replicas in a row that divide the experts of each mixture
   bool checked = false;                         ///< ranks compare what they call before each collective
   KeyLocations places{.section = "parallel"};

@@ -55,6 +55,8 @@ struct LayerContext {
   Tensor loss_sums{};
   double loss_scale = 0;
 
+  /// The context of a stack of that grid; `parallel` has both grids.
+  LayerContext in_grid(ParallelState const& parallel, Grid grid) const;
   /// The layer that owns these parameters has added all its parts of their gradients; its stack or model part reports
   /// this.
   void uses_done(std::span<Parameter const* const> parameters) const;
@@ -189,7 +191,13 @@ struct LayerSpec {
   MeshAxes stream_axes() const { return parallel.sequence_parallel ? MeshAxes{MeshAxis::tensor} : MeshAxes(); }
   LayerSpec named(std::string new_name) const { return with_keys(std::move(new_name), model); }
   LayerSpec with_keys(std::string new_name, ModelConfig const& keys) const {
-    return {std::move(new_name), side,    keys,         dtype,     kernels, parallel,
+    return of(std::move(new_name), keys, parallel);
+  }
+  LayerSpec in_grid(Grid grid) const { return of(name, model, parallel.of(grid)); }
+
+ private:
+  LayerSpec of(std::string new_name, ModelConfig const& keys, ParallelState const& state) const {
+    return {std::move(new_name), side,    keys,         dtype,     kernels, state,
             parameters,          options, encoder_side, positions, table};
   }
 };

@@ -86,7 +86,11 @@ struct ModelDescription {
   bool divides_tied_layers(std::int64_t index) const;
 
   /// The reason, with layer and key, why a layer does not support this use; null where all do.
-  std::optional<std::string> unsupported_reason(LayerUse const& use) const;
+  std::optional<std::string> unsupported_reason(LayerUse const& use) const { return unsupported_reason(use, use); }
+  /// The same where the stacks before the last one are used in another way.
+  std::optional<std::string> unsupported_reason(LayerUse const& of_encoder, LayerUse const& of_last) const;
+  /// The grid of a stack.
+  Grid grid(std::size_t stack) const { return stack + 1 < stacks.size() ? Grid::encoder : Grid::decoder; }
   /// Whether a layer needs samples with prefixes.
   bool needs_prefixes() const { return !unsupported_reason({}) && unsupported_reason({.prefixes = false}); }
   /// The fields of samples besides token ids that its layers read in training.

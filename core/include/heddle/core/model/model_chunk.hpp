@@ -11,6 +11,7 @@
 
 namespace heddle {
 
+class GridChange;
 class Teacher;
 
 /// Vocabularies, in pieces. `joint`: both sides use one, so tied embeddings are one table.
@@ -32,6 +33,7 @@ class ModelChunk {
   /// stages share a table.
   ModelChunk(LayerSpec const& spec, LayerRegistry const& registry, ModelDescription const& description,
              VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers);
+  ~ModelChunk();
 
   /// `input` is the previous part's output; empty for the first. Returns what the next part takes; of the last part
   /// `hidden` before the output projection. The last part adds the losses to training.sums and, for training, computes
@@ -74,6 +76,8 @@ class ModelChunk {
     std::string input_name;  ///< for observers
     std::vector<Parameter const*> input_parameters = {};
     ParameterUnit* table = nullptr;  ///< of the input; null: it embeds no tokens
+    Grid grid = Grid::decoder;
+    Grid input_grid = Grid::decoder;  ///< the decoder's where the input uses a table of the last stack
   };
   /// The stack of that index; null if this part has no layer of it.
   Stack const* stack(std::size_t index) const;
@@ -117,18 +121,27 @@ class ModelChunk {
     IndexRange layers;
     Side side = Side::source;
     std::int64_t d_model = 0;
+    Grid grid = Grid::decoder;
   };
+  LayerContext in_grid(LayerContext const& context, Grid grid) const { return context.in_grid(parallel_, grid); }
+  /// A stack's input in the stack's grid, and the way back of its gradient.
+  Tensor enter(LayerContext& context, Stack const& stack, Saved& saved) const;
+  void leave(LayerContext& context, Stack const& stack, Tensor const& grad_hidden, Saved const& saved) const;
+  /// The output of a stack, or its gradient, from the grid of one stack to that of the next, or back.
+  Tensor passed_on(LayerContext const& context, Stack const& stack, Tensor const& stream, Direction direction) const;
   /// The loss of the last layer's output, with the teachers' part where there is a gradient.
   void evaluate(LayerContext& context, Tensor const& hidden, OutputLoss::Training training,
                 Tensor const& grad_hidden) const;
   HiddenStates allocate_boundary(LayerContext& context, std::int64_t layer) const;
   /// The uses of units in a pass, see ParameterAccess::begin.
   std::vector<UnitUse> uses(Direction direction, bool training) const;
-  /// A tensor from the arena for a stack's stream.
-  Tensor allocate_stream(LayerContext& context, Extent const& stack) const;
+  /// A tensor from the arena for a stack's stream, in its grid or another.
+  Tensor allocate_stream(LayerContext& context, Extent const& stack, Grid grid) const;
 
+  ParallelState parallel_;  ///< with both grids
   IndexRange layers_;
-  std::vector<Extent> extents_;  ///< of all the model's stacks
+  std::vector<Extent> extents_;              ///< of all the model's stacks
+  std::unique_ptr<GridChange> grid_change_;  ///< of the last stack's encoder output; null in a model of one stack
   DType dtype_;
   std::deque<Stack> stacks_;
   std::optional<OutputLoss> output_;

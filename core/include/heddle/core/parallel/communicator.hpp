@@ -202,7 +202,8 @@ class Communicator {
   Execution const* execution_ = nullptr;  ///< a collective waits for its kernels; null: for every execution's
 };
 
-/// A rank's place in the world and its groups: passed to all code that depends on ranks.
+/// A rank's place in the world and its groups: passed to all code that depends on ranks. `context` and `tensor` are
+/// those of the last stack's grid; `encoder` has those of the stacks before it, see Grid.
 class ParallelState {
  public:
   /// Makes the communicator of a group of the mesh.
@@ -223,6 +224,11 @@ class ParallelState {
   void divide_experts(int ranks);
   void divide_parameters(int ranks);
 
+  /// The state that the stacks of a grid see.
+  ParallelState const& of(Grid grid) const { return grid == Grid::encoder && encoder ? *encoder : *this; }
+  /// Set how the layers use the groups.
+  void set_modes(bool divides_rows, ContextMode mode);
+
   Mesh mesh;
   Communicator world = Communicator::self();
   Communicator pipeline = Communicator::self();
@@ -230,13 +236,17 @@ class ParallelState {
   Communicator context = Communicator::self();
   Communicator tensor = Communicator::self();
   Communicator replicas = Communicator::self();  ///< the ranks that hold the same parameter shards: replica_axes
-  Communicator experts = Communicator::self();   ///< this rank's run of replicas that divides the experts of mixtures
+  /// The ranks whose losses are parts of one sum: the replicas, and the other ranks that divide the decoder's
+  /// sequences.
+  Communicator loss_parts = Communicator::self();
+  Communicator experts = Communicator::self();  ///< this rank's run of replicas that divides the experts of mixtures
   Communicator expert_copies = Communicator::self();  ///< the ranks that have the same experts
   /// This rank's run of replicas that divides other parameters than experts; one rank: all replicas do, or none.
   Communicator shards = Communicator::self();
   Communicator shard_copies = Communicator::self();  ///< the ranks that have the same parts of these
   bool sequence_parallel = false;                    ///< the tensor group divides the residual stream's rows
   ContextMode context_mode = ContextMode::ring;
+  std::shared_ptr<ParallelState> encoder = nullptr;  ///< null: the encoder's grid is the decoder's
 
  private:
   using Groups = std::map<std::string, Communicator>;

@@ -27,6 +27,8 @@ class MeshAxis {
 
   /// The axes of Heddle's layers and of [parallel].
   static MeshAxis const pipeline, data, context, tensor;
+  /// The axes of a mesh whose encoder and decoder have grids of their own, see Grid.
+  static MeshAxis const encoder_tensor, decoder_tensor;
 
  private:
   std::array<char, 16> characters_{};
@@ -35,6 +37,8 @@ inline constexpr MeshAxis MeshAxis::pipeline{"pipeline"};
 inline constexpr MeshAxis MeshAxis::data{"data"};
 inline constexpr MeshAxis MeshAxis::context{"context"};
 inline constexpr MeshAxis MeshAxis::tensor{"tensor"};
+inline constexpr MeshAxis MeshAxis::encoder_tensor{"encoder_tensor"};
+inline constexpr MeshAxis MeshAxis::decoder_tensor{"decoder_tensor"};
 /// Heddle's axes, the outermost first. Tensor neighbours have consecutive ranks, so they are on one node. A mesh may
 /// have others, which may split parameters.
 inline constexpr std::array known_axes{MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor};
@@ -43,6 +47,12 @@ using MeshAxes = std::vector<MeshAxis>;
 
 /// The axes that never split a parameter: their ranks sum gradients, and may divide the state of the optimizer.
 MeshAxes const& replica_axes();
+
+/// The way in which a stack uses the ranks of context × tensor: `decoder` is the grid of the last stack, `encoder` that
+/// of the stacks before it. Where the two differ, the axis encoder_tensor splits the encoder's heads and columns and
+/// the decoder's sequences, decoder_tensor the decoder's heads and columns and the encoder's sequences; context splits
+/// the sequences of both, tensor the heads and columns of both. So the sizes of the two need not divide each other.
+enum class Grid { encoder, decoder };
 
 /// The sizes of a mesh's axes, the outermost first. Ranks are numbered with the last axis fastest. A value.
 class MeshShape {
@@ -59,6 +69,15 @@ class MeshShape {
   explicit MeshShape(std::vector<Axis> axes) : axes_(std::move(axes)) {}
 
   std::vector<Axis> const& axes() const { return axes_; }
+  /// This shape, of Heddle's axes, where `ranks` of its context × tensor, whose product they divide, split the
+  /// encoder's heads and columns, and the others its sequences. The same shape where that is the number for tensor.
+  MeshShape with_encoder_tensor(int ranks) const;
+  bool has_grids() const;
+  /// The axes whose ranks divide the sequences of a grid's stacks, and those that split their heads and columns; the
+  /// outermost first. A mesh without grids lacks some of them.
+  static MeshAxes context_axes(Grid grid);
+  static MeshAxes tensor_axes(Grid grid);
+
   /// All axes except `axis`: a group along them has the ranks that share a coordinate along `axis`.
   MeshAxes axes_except(MeshAxis axis) const;
   /// The axes whose ranks may hold different parts of a stage's parameters, the innermost first: all but pipeline and
@@ -89,9 +108,11 @@ class MeshShape {
 
 /// A group of ranks that differ only along some axes.
 struct MeshGroup {
-  std::string name;  ///< "tensor", "pipeline × tensor", or "replicas" for replica_axes
-  int first = 0;     ///< the group's first rank, which no other group of these axes has
-  int place = 0;     ///< this rank's place in it
+  /// "tensor", "pipeline × tensor", or "replicas" for replica_axes. Where stacks have grids of their own, those of the
+  /// encoder's are "encoder_tensor" and "encoder_context".
+  std::string name;
+  int first = 0;  ///< the group's first rank, which no other group of these axes has
+  int place = 0;  ///< this rank's place in it
   int size = 1;
 };
 
@@ -114,6 +135,8 @@ class Mesh {
   std::string to_string() const { return shape_.to_string(); }
 
  private:
+  static void name_in_grids(MeshGroup& group, MeshAxes const& axes);
+
   MeshShape shape_;
   int rank_ = 0;
 };

@@ -161,6 +161,9 @@ class ParameterSet {
   /// Whether the replicas divide the values of large units.
   bool divides_units() const { return division_.min_elements.has_value(); }
   int expert_ranks() const { return division_.expert_ranks; }
+  /// The stacks of this grid declare parameters from now on: where their placements say tensor, the grid's axes split
+  /// them, and gradients are partial over the other axes that divide its sequences. At first the decoder's.
+  void set_grid(Grid grid) { grid_ = grid; }
   /// Declares a parameter with one use: the layer that is being built. Throws Error for a name that is taken and
   /// ConfigError where a rank would hold nothing of the parameter.
   Parameter& declare(ParameterSpec spec);
@@ -266,6 +269,8 @@ class ParameterSet {
   IndexRange held(IndexRange const& places, bool gradient) const;
   Tensor whole_values(IndexRange const& places) const;
   Tensor whole_gradient(IndexRange const& places) const;
+  /// The placement of a parameter that is declared now, on a mesh where stacks have grids of their own.
+  Placement in_grid(Placement placement) const;
   void bind_choices();
   void bind_values(Parameter& parameter);
   void bind_values(ParameterBlock& block);
@@ -276,6 +281,7 @@ class ParameterSet {
 
   Mesh mesh_;
   Division division_;
+  Grid grid_ = Grid::decoder;
   std::deque<Parameter> parameters_;
   std::deque<ParameterBlock> blocks_;
   std::deque<ParameterUnit> units_;

@@ -79,6 +79,36 @@ struct ContextRows {
   }
 };
 
+/// A rank's place among those that divide the tokens of each sequence. Where the encoder and the decoder have grids of
+/// their own (Grid), other ranks divide the encoder's tokens than the decoder's.
+struct ContextSplit {
+  constexpr ContextSplit(GroupMember of_both = {})
+      : both(of_both) {}  // NOLINT(google-explicit-constructor): it is a split
+  constexpr ContextSplit(int rank, int ranks) : both{rank, ranks} {}
+  constexpr ContextSplit(GroupMember of_both, GroupMember of_encoder, GroupMember of_decoder)
+      : both(of_both), encoder_only(of_encoder), decoder_only(of_decoder) {}
+
+  GroupMember both, encoder_only{}, decoder_only{};
+
+  bool differs() const { return encoder_only.ranks * decoder_only.ranks > 1; }
+  GroupMember encoder() const { return within(encoder_only); }
+  GroupMember decoder() const { return within(decoder_only); }
+
+ private:
+  GroupMember within(GroupMember inner) const {
+    return {both.rank * inner.ranks + inner.rank, both.ranks * inner.ranks};
+  }
+};
+
+/// An exchange of rows within the ranks that divide them in one grid, after which each has its rows of another.
+struct RowExchange {
+  Tensor sent;  ///< int32: rows of this rank, rank after rank, in the order in which they are sent
+  std::vector<std::int64_t> send_rows, receive_rows;  ///< by rank
+  Tensor placed;  ///< int32 [rows after it]: for each its place among those that were received
+};
+
+struct EncoderPack;
+
 /// One micro-batch: all sentences' tokens, without padding. If it is split over a context group, its rows are this
 /// rank's only.
 struct Pack {
@@ -96,8 +126,17 @@ struct Pack {
   ContextRows source_context;
   ContextRows target_context;
 
+  /// The source as the encoder's grid divides it; null where that is as here.
+  std::shared_ptr<EncoderPack const> encoder;
+
   TokenRows const& rows(Side side) const { return side == Side::source ? source_rows : target_rows; }
   ContextRows const& context(Side side) const { return side == Side::source ? source_context : target_context; }
+};
+
+struct EncoderPack {
+  Pack pack;                 ///< with the source only
+  RowExchange to_decoder;    ///< within the encoder's context group
+  RowExchange from_decoder;  ///< within the decoder's
 };
 
 /// Ids of a vocabulary's tokens that stand for no text; `absent` is the id of a token that it lacks.
@@ -239,10 +278,10 @@ class PackMemory {
 };
 
 /// Builds a pack; with a split over several ranks it is this rank's part.
-Pack make_pack(PackFields const& tokens, GroupMember split = {}, PackMemory* memory = nullptr);
+Pack make_pack(PackFields const& tokens, ContextSplit const& split = {}, PackMemory* memory = nullptr);
 /// Builds a pack from sentence pairs or from sequences of one side, as fill_tokens takes them.
-Pack make_pack(std::span<Sample const> pairs, SideIds const& ids, GroupMember split = {});
-Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {});
+Pack make_pack(std::span<Sample const> pairs, SideIds const& ids, ContextSplit const& split = {});
+Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, ContextSplit const& split = {});
 
 /// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's, as
 /// fill_tokens adds it. Throws as make_pack does.

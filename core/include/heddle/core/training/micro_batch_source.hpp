@@ -42,9 +42,12 @@ struct MicroBatchCut {
   std::int64_t max_tokens = 4096;  ///< maximum of a micro-batch; a longer sample is a micro-batch by itself
   GroupMember data{};              ///< whose contiguous share is taken; one rank: the whole batch
   bool equal = false;              ///< micro-batches of about equal tokens, which suit pipeline stages best
-  GroupMember context{};           ///< whose part of each micro-batch is given
+  ContextSplit context{};          ///< whose part of each micro-batch is given
   int passes = 1;                  ///< of each sample in its micro-batch, whose tokens then count as often
 };
+
+/// The place of a rank of the mesh among those that divide the tokens of each sequence.
+ContextSplit context_split(Mesh const& mesh);
 
 /// The cut by which a rank trains. In deterministic mode it takes the whole batch, of which the gradient tree then
 /// selects this rank's share.

@@ -38,7 +38,8 @@ struct PlannedPacks {
 
 /// A micro-batch with `tokens` tokens on both sides, of all passes together, in sequences of `length` tokens; this
 /// rank's part.
-Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split = {}, bool prefixes = false, int passes = 1);
+Pack full_pack(std::int64_t tokens, std::int64_t length, ContextSplit const& split = {}, bool prefixes = false,
+               int passes = 1);
 
 /// The largest micro-batches that any data within these bounds can give a rank: both sides full. A data rank's share
 /// is whole samples, so it has at most batch_tokens / data tokens and one sample more. The same holds for the

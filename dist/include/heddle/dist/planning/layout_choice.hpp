@@ -22,6 +22,9 @@ struct LayoutChoice {
   std::int64_t micro_batch_tokens = 4096;
 
   int size(MeshAxis axis) const { return shape.size(axis); }
+  /// The ranks of a grid that divide sequences, and those that split heads and columns.
+  int context(Grid grid) const { return shape.size(MeshShape::context_axes(grid)); }
+  int tensor(Grid grid) const { return shape.size(MeshShape::tensor_axes(grid)); }
   int ranks() const { return shape.ranks(); }
   /// Ranks with the same parameters.
   int replicas() const { return shape.size(replica_axes()); }

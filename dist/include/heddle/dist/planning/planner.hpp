@@ -145,7 +145,7 @@ class Planner {
   PlanRequest request_;
   ModelDescription model_;
   // Results, which layouts share:
-  std::map<std::pair<std::int64_t, int>, TypicalPack> packs_;
+  std::map<std::pair<std::int64_t, MeshShape>, TypicalPack> packs_;
   std::map<std::tuple<std::int64_t, int, bool>, Load> loads_;
   std::map<std::pair<int, PipelineSchedule>, PipelinePlan> pipeline_plans_;
   std::map<std::string, RankWork> works_;

@@ -10,9 +10,21 @@ namespace heddle {
 
 /// The groups of ParallelState, in its order.
 struct TrafficGroup {
-  enum Index : std::size_t { world, pipeline, data, context, tensor, replicas, experts, shards, copies };
+  enum Index : std::size_t {
+    world,
+    pipeline,
+    data,
+    context,
+    tensor,
+    replicas,
+    experts,
+    shards,
+    copies,
+    encoder_context,
+    encoder_tensor
+  };
 };
-inline constexpr std::size_t traffic_groups = 9;
+inline constexpr std::size_t traffic_groups = 11;
 
 /// A rank's traffic by group. All zero for a single rank.
 using TrafficByGroup = std::array<Ledger, traffic_groups>;

@@ -66,8 +66,8 @@ class TrainingEngine {
   KernelRegistries const& kernels() const { return setup_.registries.kernels; }
   /// This rank's share of the stream's rows in training.
   GroupMember row_split() const { return row_split_; }
-  /// This rank's place in the context group, which divides each sequence's tokens.
-  GroupMember context() const { return {setup_.parallel.context.rank(), setup_.parallel.context.size()}; }
+  /// This rank's place among those that divide each sequence's tokens.
+  ContextSplit context() const { return context_split(setup_.parallel.mesh); }
 
   /// Makes one optimizer step on a global batch: accumulate, then update. `steps_done` counts the updates before, for
   /// random numbers and Adam. If the loss or the norm is not finite nothing is changed; a loss that is not finite is

@@ -86,7 +86,7 @@ class BatchReader {
 
     Content content;
     std::int64_t corpora = 0;  ///< of the mixture
-    GroupMember context;
+    ContextSplit context;
     mutable PackMemory memory;
   };
 

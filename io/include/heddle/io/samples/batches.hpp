@@ -140,7 +140,7 @@ std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int part
 /// The cut of a validation set: about equal micro-batches of at most `max_tokens`, at most the next multiple of eight
 /// of them, and none of them smaller than 512 tokens if that is possible. Where samples are short there are exactly as
 /// many, which 2, 4 or 8 data ranks share equally. The cut depends on no number of ranks, and neither does the loss.
-MicroBatchCut validation_cut(GlobalBatch const& samples, std::int64_t max_tokens, GroupMember context);
+MicroBatchCut validation_cut(GlobalBatch const& samples, std::int64_t max_tokens, ContextSplit const& context);
 
 /// Micro-batches of samples.
 class SampledMicroBatches final : public MicroBatchSource {
@@ -160,7 +160,7 @@ class SampledMicroBatches final : public MicroBatchSource {
  private:
   Mixture mixture_;
   GlobalBatch batch_;
-  GroupMember context_;
+  ContextSplit context_;
   int passes_;
   std::vector<IndexRange> ranges_;  ///< of batch_.samples
 };

@@ -25,7 +25,7 @@ class SyntheticBatch {
   std::int64_t micro_batches() const { return static_cast<std::int64_t>(micro_batches_.size()); }
   BatchTokens tokens() const { return tokens_; }
   std::vector<Sample> const& pairs(std::int64_t index) const { return micro_batches_[static_cast<std::size_t>(index)]; }
-  Pack pack(std::int64_t index, GroupMember const& split = {}) const {
+  Pack pack(std::int64_t index, ContextSplit const& split = {}) const {
     return make_pack(pairs(index), special_ids, split);
   }
 
