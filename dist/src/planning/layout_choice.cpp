@@ -48,16 +48,25 @@ int largest(LayoutChoice const& layout, int (LayoutChoice::*ranks)(Grid) const) 
   return std::max((layout.*ranks)(Grid::encoder), (layout.*ranks)(Grid::decoder));
 }
 
-/// The shape, and those where the encoder has a grid of its own that splits only its sequences, only its heads, or as
-/// the configuration says.
+/// The shape, and that of the configured encoder; beside a decoder split in one way only, also an encoder split in the
+/// other way.
 std::vector<MeshShape> with_grids(MeshShape const& shape, Config const& config, ModelDescription const& model) {
   std::vector<MeshShape> shapes{shape};
-  int const ranks = shape.size({MeshAxis::context, MeshAxis::tensor});
-  if (config.model.is_encoder_decoder() && !has_experts(model)) {
-    for (int const tensor : std::set<int>{1, ranks, std::max(1, config.parallel.encoder_tensor)}) {
-      if (ranks % tensor == 0 && tensor != shape.size(MeshAxis::tensor)) {
-        shapes.push_back(shape.with_encoder_tensor(tensor));
-      }
+  int const tensor = shape.size(MeshAxis::tensor);
+  int const context = shape.size(MeshAxis::context);
+  if (!config.model.is_encoder_decoder() || has_experts(model)) {
+    return shapes;
+  }
+  std::set<int> sizes;
+  if (config.parallel.encoder_tensor > 0) {
+    sizes.insert(config.parallel.encoder_tensor);
+  }
+  if (tensor == 1 || context == 1) {
+    sizes.insert(tensor == 1 ? context : 1);
+  }
+  for (int const of_encoder : sizes) {
+    if (context * tensor % of_encoder == 0 && of_encoder != tensor) {
+      shapes.push_back(shape.with_encoder_tensor(of_encoder));
     }
   }
   return shapes;

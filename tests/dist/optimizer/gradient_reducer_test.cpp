@@ -68,7 +68,7 @@ struct Bench {
   static ParallelState state_of(Communicator const& group) {
     ParallelState state;
     state.data = group;
-    state.replicas = group;
+    state.replicas = state.loss_parts = group;
     return state;
   }
 

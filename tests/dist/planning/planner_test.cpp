@@ -265,7 +265,7 @@ TEST_F(PlannerTest, PlansTheMemoryOfEachListedLayoutOnce) {
   Config const config = small_config();
   CountingSamples const samples;
   Machines const machines{.nodes = 1, .ranks_per_node = 2, .node_memory = std::int64_t{1} << 40};
-  Plan const plan = planner_of(config, machines, samples).best_layouts(100);
+  Plan const plan = planner_of(config, machines, samples).best_layouts(1000);
   EXPECT_EQ(std::ssize(plan.best), plan.fitting);
   EXPECT_EQ(samples.planned, 2 * plan.fitting);
 }
