@@ -101,6 +101,7 @@ AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask con
     guide_.emplace(spec, weight, sizes_.head_dim, base_.scale);
   }
   if (base_.score == ScoreKind::additive) {
+    weight_ops_ = spec.kernels.select<TensorOps>({statistics_dtype(spec.dtype)});
     score_weight_ =
         &spec.parameters.declare({.name = spec.name + ".score.weight",
                                   .placement = {{sizes_.heads, sizes_.head_dim}, Placement::sharded_along(0)},
@@ -152,7 +153,7 @@ AttentionCall AttentionCore::call(LayerContext& context, Tensor const& q, Tensor
     call.bias = positions_->bias(context);
   }
   if (score_weight_ != nullptr) {
-    call.score_weight = score_weight_->value;
+    call.score_weight = kept_weight(context, *weight_ops_, score_weight_->value);
   }
   return call;
 }

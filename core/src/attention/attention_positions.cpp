@@ -114,6 +114,19 @@ class RotaryPositions final : public AttentionPositions {
   std::map<std::int64_t, Tensor> tables_;  ///< by head_dim
 };
 
+}  // namespace
+
+Tensor kept_weight(LayerContext& context, TensorOps& tensor_ops, Tensor const& weight) {
+  if (context.access == nullptr) {
+    return weight;
+  }
+  Tensor const copy = context.arena.allocate(weight.dtype(), weight.shape());
+  tensor_ops.copy(context.execution, weight, copy);
+  return copy;
+}
+
+namespace {
+
 /// A learned bias of the scores for each head and some columns, which stand for distances between a key and a query:
 /// STACK.attention_bias.weight [heads, columns], shared by the layers of the stack, or LAYER.attention_bias.weight.
 /// Heads are split over the tensor group.
@@ -145,10 +158,14 @@ class LearnedBias : public AttentionPositions {
 class RelativePositions final : public LearnedBias {
  public:
   explicit RelativePositions(AttentionPositionsSpec const& spec)
-      : LearnedBias(spec, 2 * spec.stack.model.max_distance + 1) {}
+      : LearnedBias(spec, 2 * spec.stack.model.max_distance + 1),
+        tensor_ops_(spec.stack.kernels.select<TensorOps>({statistics_dtype(spec.stack.dtype)})) {}
 
-  Tensor bias(LayerContext& /*context*/) const override { return weight().value; }
+  Tensor bias(LayerContext& context) const override { return kept_weight(context, *tensor_ops_, weight().value); }
   Tensor bias_gradient(LayerContext& context) const override { return context.gradient_of(weight()); }
+
+ private:
+  std::shared_ptr<TensorOps> tensor_ops_;
 };
 
 /// The bucket of a distance = key position - query position (Raffel et al. 2020, as in their code). Half of the buckets

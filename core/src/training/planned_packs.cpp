@@ -9,7 +9,7 @@ namespace {
 /// The number of elements of a layer's width whose activations fit into the arenas of a dry run.
 constexpr std::int64_t dry_run_elements = std::int64_t{1} << 28;
 constexpr std::int64_t min_dry_run_tokens = 256;
-constexpr std::int64_t max_dry_run_tokens = std::int64_t{1} << 16;
+constexpr std::int64_t max_dry_run_tokens = std::int64_t{1} << 18;
 /// A step with more micro-batches needs no more memory.
 constexpr std::int64_t max_micro_batches = 256;
 

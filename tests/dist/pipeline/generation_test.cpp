@@ -87,10 +87,12 @@ void expect_equal(Translations const& actual, Translations const& expected) {
 }
 
 /// Calls `check(layout)` for the layouts of tensor and pipeline ranks: those of data and of context translate
-/// separately.
+/// separately. Where the encoder has a grid of its own, all ranks of the two translate the same sentences.
 template <class Check>
 void for_each_layout(Communicator const& world, Check const& check) {
-  for (Layout const& layout : layouts_on(world.size())) {
+  std::vector<Layout> layouts = layouts_on(world.size());
+  std::ranges::copy(grid_layouts_on(world.size()), std::back_inserter(layouts));
+  for (Layout const& layout : layouts) {
     if (layout.size(MeshAxis::data) == 1 && layout.size(MeshAxis::context) == 1) {
       SCOPED_TRACE(describe(layout));
       check(layout);

@@ -75,6 +75,29 @@ TEST_F(GatheredParametersTest, TrainingIsBitwiseThatOfWholeParameters) {
   }
 }
 
+// Weights that attention adds to its scores are matrices of its unit: the backward pass needs them, too, when others
+// lie where they were.
+TEST_F(GatheredParametersTest, WeightsOfScoresAreThereInTheBackwardPass) {
+  if (world_.size() != 2) {
+    return;
+  }
+  // One unit is larger than all others: they have another memory before it than after it.
+  std::string const largest = "activation = \"swiglu\"\n[model.encoder.layer.4]\nd_ff = 200\n";
+  std::string const relative =
+      "[model.encoder]\nself_attention = { own_positions = true }\n"
+      "[model.decoder]\nself_attention = { own_positions = true }\n[train]\ndeterministic = true";
+  std::string const additive =
+      "[model.encoder]\nself_attention = { score = \"additive\" }\n"
+      "[model.decoder]\ncross_attention = { score = \"additive\" }\n[train]\ndeterministic = true";
+  for (MeshShape const& shape : {MeshShape(1, 2, 1, 1), MeshShape(1, 1, 2, 1)}) {
+    for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
+      Layout const layout{.shape = shape, .context_mode = mode};
+      expect_same_bits({NormPlacement::pre, true, "positions = \"relative\"\n" + largest + relative}, layout);
+      expect_same_bits({NormPlacement::pre, true, largest + additive}, layout);
+    }
+  }
+}
+
 TEST_F(GatheredParametersTest, DeterministicTrainingIsBitwiseThatOfWholeParameters) {
   std::string const experts =
       "encoder_sublayers = [\"self_attention\", \"mixture_of_experts\"]\n"

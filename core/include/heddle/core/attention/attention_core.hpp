@@ -109,8 +109,9 @@ class AttentionCore {
   std::optional<Norm> query_norm_, key_norm_;
   std::optional<AlignmentGuide> guide_;
   Communicator tensor_;
-  bool joint_norm_ = false;            ///< these are over the columns of all heads
-  Parameter* score_weight_ = nullptr;  ///< the weight of additive scores; null for other scores
+  bool joint_norm_ = false;                          ///< these are over the columns of all heads
+  Parameter* score_weight_ = nullptr;                ///< the weight of additive scores; null for other scores
+  std::shared_ptr<TensorOps> weight_ops_ = nullptr;  ///< for that weight
 };
 
 void register_attention_layers(LayerRegistry& registry);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/layers/layer.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <memory>
 #include <vector>
 
@@ -32,6 +33,10 @@ class AttentionPositions {
   virtual Tensor bias_gradient(LayerContext& /*context*/) const { return {}; }
   virtual void bias_gradient_done(LayerContext& /*context*/, Tensor const& /*gradient*/) const {}
 };
+
+/// The weight that a call takes besides its inputs, also in its backward pass: where replicas divide weights, a copy in
+/// the arena, because the weight is gathered at another place then.
+Tensor kept_weight(LayerContext& context, TensorOps& tensor_ops, Tensor const& weight);
 
 /// The description that a stack's positions are made from.
 struct AttentionPositionsSpec {
