@@ -19,20 +19,25 @@ std::string layers_problem(Config const& config, ModelDescription const& model, 
                     .context_mode = config.parallel.context_mode,
                     .sequence_parallel = config.parallel.sequence_parallel};
   };
-  std::string const reason = model.unsupported_reason(use(Grid::encoder), use(Grid::decoder)).value_or("");
-  return reason.empty() || !shape.has_grids()
-             ? reason
-             : fmt::format("{}; the encoder's grid is tensor {} × context {}, the decoder's tensor {} × context {}",
-                           reason, use(Grid::encoder).tensor, use(Grid::encoder).context, use(Grid::decoder).tensor,
-                           use(Grid::decoder).context);
+  std::string const of_encoder = model.unsupported_reason(use(Grid::encoder), {}).value_or("");
+  if (of_encoder.empty() || !shape.has_grids()) {
+    return model.unsupported_reason(use(Grid::encoder), use(Grid::decoder)).value_or("");
+  }
+  return fmt::format("in the encoder's grid, context {} × tensor {}: {}", use(Grid::encoder).context,
+                     use(Grid::encoder).tensor, of_encoder);
 }
 
 std::string context_problem(Config const& config, MeshShape const& shape, std::int64_t longest) {
-  int const context =
-      std::max(shape.size(MeshShape::context_axes(Grid::encoder)), shape.size(MeshShape::context_axes(Grid::decoder)));
-  return context <= longest ? ""
-                            : fmt::format("{} = {} ranks would share the tokens of sequences that have at most {}",
-                                          config.parallel.places.of("context"), context, longest);
+  int const context = shape.size(MeshShape::context_axes(Grid::decoder));
+  if (context > longest) {
+    return fmt::format("{} = {} ranks would share the tokens of sequences that have at most {}",
+                       config.parallel.places.of("context"), context, longest);
+  }
+  int const of_encoder = shape.size(MeshShape::context_axes(Grid::encoder));
+  return of_encoder <= longest
+             ? ""
+             : fmt::format("{}: {} ranks would share the tokens of the encoder's sequences, which have at most {}",
+                           config.parallel.places.of("encoder_tensor"), of_encoder, longest);
 }
 
 /// The encoder's grid is not one of the ranks of context × tensor, or the model has none to use it.
@@ -43,7 +48,8 @@ std::string grid_problem(ParallelConfig const& parallel, ModelDescription const&
   std::string const place = fmt::format("{} = {}", parallel.places.of("encoder_tensor"), parallel.encoder_tensor);
   if (std::int64_t const ranks = std::int64_t{parallel.context} * parallel.tensor;
       ranks % parallel.encoder_tensor != 0) {
-    return fmt::format("{} does not divide the {} ranks of context × tensor", place, ranks);
+    return fmt::format("{} does not divide the {} of context × tensor", place,
+                       ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks));
   }
   if (model.stacks.size() == 1) {
     return place + ": the model has no encoder beside its only stack; expected 0";
@@ -83,8 +89,9 @@ std::string runs_problem(Config const& config, ModelDescription const& model, Me
   }
   for (auto const& [key, ranks] : {std::pair("expert", parallel.expert), {"shard_ranks", shards_of(parallel)}}) {
     if (replicas % ranks != 0) {
-      return fmt::format("{} = {} does not divide the {} of data × context", parallel.places.of(key), ranks,
-                         replicas == 1 ? "1 rank" : fmt::format("{} ranks", replicas));
+      return fmt::format("{} = {} does not divide the {} of data × context{}", parallel.places.of(key), ranks,
+                         replicas == 1 ? "1 rank" : fmt::format("{} ranks", replicas),
+                         shape.has_grids() ? ", of the context that both grids have" : "");
     }
   }
   if (parallel.shard_parameters && parallel.shard_ranks == 1) {
@@ -103,8 +110,8 @@ std::string runs_problem(Config const& config, ModelDescription const& model, Me
 /// The layout needs another number of ranks than run. Begins with the first size that was given.
 std::string ranks_problem(ParallelConfig const& parallel, MeshShape const& shape, int ranks) {
   std::string place;
-  for (auto const& [axis, size] : shape.axes()) {
-    std::string const key(axis.name());
+  for (auto const& [axis, size] : parallel_axes) {
+    std::string const key(axis);
     if (place.empty() && parallel.places.given(key)) {
       place = parallel.places.of(key) + ": ";
     }
@@ -147,7 +154,7 @@ std::string pipeline_problem(Config const& config, ModelDescription const& model
     layouts = nearest(without_runs);
     without = " without parallel.expert";
   }
-  if (wanted.has_grids()) {
+  if (int const encoder = config.parallel.encoder_tensor; encoder > 0 && encoder != config.parallel.tensor) {
     without = " without parallel.encoder_tensor";
   }
   std::string const of_ranks = ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
@@ -217,10 +224,11 @@ Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, in
   MeshShape const wanted = shape_of(parallel);
   int const others = wanted.with(MeshAxis::data, 1).ranks();
   MeshShape const shape = parallel.data > 0 ? wanted : wanted.with(MeshAxis::data, std::max(1, ranks / others));
-  if (std::string const runs = runs_problem(config, model, shape); !runs.empty() && shape.ranks() == ranks) {
+  std::string problem = grid_problem(parallel, model);
+  if (std::string const runs = runs_problem(config, model, shape);
+      problem.empty() && !runs.empty() && shape.ranks() == ranks) {
     throw ConfigError("{}", runs);
   }
-  std::string problem = grid_problem(parallel, model);
   if (problem.empty()) {
     problem = layout_problem(config, model, shape, config.model.max_length);
   }
@@ -307,7 +315,8 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   for (auto const& [set, key] :
        {std::pair(parallel.shard_optimizer, "shard_optimizer"), {parallel.shard_parameters, "shard_parameters"}}) {
     note(set && mesh.shape().size(replica_axes()) == 1, parallel.places, key,
-         "parallel.data and parallel.context are 1");
+         mesh.shape().has_grids() ? "parallel.data is 1 and no rank divides the sequences of encoder and decoder alike"
+                                  : "parallel.data and parallel.context are 1");
   }
   return notes;
 }

@@ -106,11 +106,11 @@ int MeshShape::size(MeshAxis axis) const {
 }
 
 int MeshShape::size(MeshAxes const& axes) const {
-  int product = 1;
+  std::int64_t product = 1;
   for (auto const& [axis, size] : axes_) {
-    product *= contains(axes, axis) ? size : 1;
+    product = std::min<std::int64_t>(product * (contains(axes, axis) ? size : 1), uncountable);
   }
-  return product;
+  return static_cast<int>(product);
 }
 
 int MeshShape::ranks() const {
@@ -168,6 +168,13 @@ int MeshShape::rank_at(MeshAxes const& axes, int place, int rank) const {
 }
 
 std::string MeshShape::to_string() const {
+  if (has_grids()) {
+    auto const grid = [&](Grid of) {
+      return fmt::format("context {} × tensor {}", size(context_axes(of)), size(tensor_axes(of)));
+    };
+    return fmt::format("pipeline {} × data {} × {} (encoder: {})", size(MeshAxis::pipeline), size(MeshAxis::data),
+                       grid(Grid::decoder), grid(Grid::encoder));
+  }
   std::string text;
   for (auto const& [axis, size] : axes_) {
     text += fmt::format("{}{} {}", text.empty() ? "" : " × ", axis.name(), size);
@@ -230,12 +237,17 @@ MeshGroup Mesh::across_replica_runs(int ranks, std::string name) const {
 }
 
 std::vector<int> divisors_of(int number) {
-  std::vector<int> divisors;
-  for (int divisor = 1; divisor <= number; ++divisor) {
+  std::vector<int> divisors, others;
+  for (int divisor = 1; divisor <= number / divisor; ++divisor) {
     if (number % divisor == 0) {
       divisors.push_back(divisor);
+      others.push_back(number / divisor);
     }
   }
+  if (divisors.back() == others.back()) {
+    others.pop_back();
+  }
+  divisors.insert(divisors.end(), others.rbegin(), others.rend());
   return divisors;
 }
 

@@ -284,27 +284,33 @@ struct TokenPlaces {
   Integers rank, row;
 };
 
-/// The exchange within the ranks that divide the tokens in the grid `from`, which see one rank of `to_only`: those of
-/// `to` that differ in `from_only` alone get the same rows.
-RowExchange exchange_of(SideFields const& side, GroupMember from, GroupMember to, GroupMember from_only,
-                        GroupMember to_only) {
-  TokenPlaces const before(side, from.ranks);
-  TokenPlaces const after(side, to.ranks);
+/// One of the two grids of a side's tokens.
+struct DividedTokens {
+  TokenPlaces const& places;
+  GroupMember all;   ///< the ranks that divide them
+  GroupMember only;  ///< those of them that divide nothing in the other grid
+};
+
+/// The exchange within the ranks that divide the tokens in one grid, which see one rank of `after.only`: those of
+/// `after` that differ in `before.only` alone get the same rows.
+RowExchange exchange_of(DividedTokens const& before, DividedTokens const& after) {
+  GroupMember const from = before.all;
   std::vector<Integers> sent(static_cast<std::size_t>(from.ranks));
   std::vector<Integers> received(static_cast<std::size_t>(from.ranks));  // rows after the exchange
-  for (std::size_t token = 0; token < side.id.size(); ++token) {
-    int const needs = after.rank[token];
-    if (before.rank[token] == from.rank && needs % to_only.ranks == to_only.rank) {
-      for (int copy = 0; copy < from_only.ranks; ++copy) {
-        sent[static_cast<std::size_t>(needs / to_only.ranks * from_only.ranks + copy)].push_back(before.row[token]);
+  for (std::size_t token = 0; token < before.places.rank.size(); ++token) {
+    int const needs = after.places.rank[token];
+    if (before.places.rank[token] == from.rank && needs % after.only.ranks == after.only.rank) {
+      for (int copy = 0; copy < before.only.ranks; ++copy) {
+        int const rank = needs / after.only.ranks * before.only.ranks + copy;
+        sent[static_cast<std::size_t>(rank)].push_back(before.places.row[token]);
       }
     }
-    if (needs == to.rank) {
-      received[static_cast<std::size_t>(before.rank[token])].push_back(after.row[token]);
+    if (needs == after.all.rank) {
+      received[static_cast<std::size_t>(before.places.rank[token])].push_back(after.places.row[token]);
     }
   }
   RowExchange exchange;
-  Integers all, placed(static_cast<std::size_t>(std::ranges::count(after.rank, to.rank)));
+  Integers all, placed(static_cast<std::size_t>(std::ranges::count(after.places.rank, after.all.rank)));
   std::int32_t place = 0;
   for (std::size_t rank = 0; rank < sent.size(); ++rank) {
     exchange.send_rows.push_back(std::ssize(sent[rank]));
@@ -477,10 +483,12 @@ Pack make_pack(PackFields const& tokens, ContextSplit const& split, PackMemory* 
     PackFields const source{.source = tokens.source, .target = {}};
     auto encoder = std::make_shared<EncoderPack>();
     encoder->pack = PackWriter(source, memory).write(split.encoder());
-    encoder->to_decoder =
-        exchange_of(tokens.source, split.encoder(), split.decoder(), split.encoder_only, split.decoder_only);
-    encoder->from_decoder =
-        exchange_of(tokens.source, split.decoder(), split.encoder(), split.decoder_only, split.encoder_only);
+    TokenPlaces const of_encoder(tokens.source, split.encoder().ranks);
+    TokenPlaces const of_decoder(tokens.source, split.decoder().ranks);
+    DividedTokens const in_encoder{of_encoder, split.encoder(), split.encoder_only};
+    DividedTokens const in_decoder{of_decoder, split.decoder(), split.decoder_only};
+    encoder->to_decoder = exchange_of(in_encoder, in_decoder);
+    encoder->from_decoder = exchange_of(in_decoder, in_encoder);
     pack.encoder = std::move(encoder);
   }
   return pack;

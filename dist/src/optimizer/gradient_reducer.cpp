@@ -14,6 +14,9 @@ namespace {
 /// The tag that separates these messages from those of the schedule.
 constexpr int exchange_tag = 7001;
 
+/// Gradients of at least as many elements are summed where they are; smaller ones are packed, to go in one message.
+constexpr std::int64_t alone_elements = std::int64_t{1} << 14;
+
 /// Throws unless the reducer sums the gradients of such a placement.
 void require_supported(Parameter const& parameter, Mesh const& mesh) {
   Placement const& placement = parameter.placement();
@@ -73,9 +76,10 @@ PartialSums::PartialSums(ParallelState const& parallel, ParameterSet const& para
   }
   for (OverAxis& over : over_axes_) {
     std::ranges::sort(over.elements, {}, &IndexRange::begin);
-    packed =
-        std::max(packed, std::accumulate(over.elements.begin(), over.elements.end(), std::int64_t{0},
-                                         [](std::int64_t sum, IndexRange const& each) { return sum + each.count(); }));
+    packed = std::max(packed, std::accumulate(over.elements.begin(), over.elements.end(), std::int64_t{0},
+                                              [](std::int64_t sum, IndexRange const& each) {
+                                                return sum + std::min(each.count(), alone_elements - 1);
+                                              }));
   }
   std::sort(over_stages_.begin(), over_stages_.end(),
             [](Held const& left, Held const& right) { return left.name < right.name; });
@@ -100,7 +104,13 @@ void PartialSums::sum(std::vector<IndexRange> const& ranges) const {
   }
 }
 
-void PartialSums::sum_over(Communicator const& group, std::vector<IndexRange> const& ranges) const {
+void PartialSums::sum_over(Communicator const& group, std::vector<IndexRange> ranges) const {
+  auto const large = std::stable_partition(ranges.begin(), ranges.end(),
+                                           [](IndexRange const& range) { return range.count() < alone_elements; });
+  // In the ranks' order, so that a sum does not depend on which other elements this rank has to sum.
+  std::for_each(large, ranges.end(),
+                [&](IndexRange const& range) { group.start_all_reduce(parameters_.gradients_in(range)).wait(); });
+  ranges.erase(large, ranges.end());
   std::int64_t packed = 0;
   for (IndexRange const& range : ranges) {
     operations_->copy(execution_, parameters_.gradients_in(range), packed_.rows(packed, range.count()));

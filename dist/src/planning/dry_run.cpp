@@ -265,8 +265,9 @@ class StageDryRun {
         work.updates[parameter.rule.name].shared += elements;
         work.max_holders = std::max(work.max_holders, static_cast<int>(placement.stages.size()));
       }
-      for (MeshAxis const axis : rank_.parallel.mesh.shape().model_axes()) {
-        work.partial_elements += placement.is_partial_over(axis) ? elements : 0;
+      MeshShape const& shape = rank_.parallel.mesh.shape();
+      for (MeshAxis const axis : shape.model_axes()) {
+        work.partial_elements += placement.is_partial_over(axis) && shape.size(axis) > 1 ? elements : 0;
       }
     }
   }

@@ -208,8 +208,10 @@ std::string describe(LayoutChoice const& layout) {
   };
   axis("tensor", layout.tensor(Grid::decoder), layout.sequence_parallel, " sequence-parallel");
   axis("context", layout.context(Grid::decoder), layout.context_mode == ContextMode::ulysses, " ulysses");
-  axis("encoder tensor", layout.shape.has_grids() ? layout.tensor(Grid::encoder) : 1, false, "");
-  axis("encoder context", layout.shape.has_grids() ? layout.context(Grid::encoder) : 1, false, "");
+  axis("encoder tensor", layout.shape.has_grids() ? layout.tensor(Grid::encoder) : 1, layout.sequence_parallel,
+       " sequence-parallel");
+  axis("encoder context", layout.shape.has_grids() ? layout.context(Grid::encoder) : 1,
+       layout.context_mode == ContextMode::ulysses, " ulysses");
   bool const interleaved = layout.pipeline_schedule == PipelineSchedule::interleaved;
   axis("pipeline", layout.size(MeshAxis::pipeline), interleaved || layout.zero_bubble,
        fmt::format("{}{}", interleaved ? " interleaved" : "", layout.zero_bubble ? " zero-bubble" : ""));

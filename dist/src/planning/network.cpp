@@ -52,6 +52,8 @@ std::array<GroupTopology, traffic_groups> group_places(LayoutChoice const& layou
   auto const place = [&](MeshAxes const& axes) {
     return place_of(layout.shape, axes, machines, layout.shape.size(axes));
   };
+  MeshAxes all;
+  std::ranges::transform(layout.shape.axes(), std::back_inserter(all), &MeshShape::Axis::axis);
   // The encoder's groups are spread over all ranks that share its layers.
   auto const of_encoder = [&](MeshAxes const& axes) {
     int const size = layout.shape.has_grids() ? layout.shape.size(axes) : 1;
@@ -60,7 +62,7 @@ std::array<GroupTopology, traffic_groups> group_places(LayoutChoice const& layou
     spread.ranks = size;
     return size == 1 ? GroupTopology{} : spread;
   };
-  return {place(layout.shape.axes_except(MeshAxis(""))),
+  return {place(all),
           place({MeshAxis::pipeline}),
           place({MeshAxis::data}),
           place(MeshShape::context_axes(Grid::decoder)),

@@ -83,10 +83,10 @@ int dry_run_data(LayoutChoice const& layout) {
 /// The part of a work's key that does not depend on its layers.
 std::string key_of(LayoutChoice const& layout) {
   MeshShape const inner = layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
-  bool const context = layout.context_mode == ContextMode::ulysses && inner != MeshShape(1, 1, 1, inner.ranks());
+  bool const ulysses = layout.context_mode == ContextMode::ulysses && inner != MeshShape(1, 1, 1, inner.ranks());
   return fmt::format("{} {} {} {} {} {} {}", inner.to_string(), layout.sequence_parallel, layout.zero_bubble,
                      layout.shard_parameters ? layout.size(MeshAxis::data) : 0,
-                     fmt::format("{}/{}/{}", layout.expert, layout.shard_ranks, dry_run_data(layout)), context,
+                     fmt::format("{}/{}/{}", layout.expert, layout.shard_ranks, dry_run_data(layout)), ulysses,
                      layout.micro_batch_tokens);
 }
 

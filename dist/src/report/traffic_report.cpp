@@ -6,6 +6,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
+#include <map>
 #include <vector>
 
 namespace heddle {
@@ -46,36 +47,46 @@ std::string_view traffic_group_name(std::size_t group) {
   return group_names[group];
 }
 
+std::string traffic_group_of(std::string const& communicator) {
+  static std::map<std::string, std::string, std::less<>> const others{{"copies of experts", "copies"},
+                                                                      {"copies of shards", "copies"},
+                                                                      {"context axis", "context"},
+                                                                      {"encoder_tensor axis", "context"},
+                                                                      {"tensor axis", "tensor"},
+                                                                      {"decoder_tensor axis", "encoder_context"},
+                                                                      {"data × context × encoder_tensor", "replicas"}};
+  auto const found = others.find(communicator);
+  return found == others.end() ? communicator : found->second;
+}
+
 TrafficByGroup traffic_of(ParallelState const& parallel) {
-  Ledger copies = parallel.expert_copies.ledger();
-  auto const add = [&](Communicator const& group) {
+  ParallelState const& encoder = parallel.of(Grid::encoder);
+  bool const grids = parallel.encoder != nullptr;
+  TrafficByGroup traffic{parallel.world.ledger(),
+                         parallel.pipeline.ledger(),
+                         parallel.data.ledger(),
+                         parallel.context.ledger(),
+                         parallel.tensor.ledger(),
+                         parallel.replicas.ledger(),
+                         parallel.experts.ledger(),
+                         parallel.shards.ledger(),
+                         parallel.expert_copies.ledger(),
+                         grids ? encoder.context.ledger() : Ledger{},
+                         grids ? encoder.tensor.ledger() : Ledger{}};
+  auto const add = [&](TrafficGroup::Index group, Communicator const& more) {
     for (std::size_t collective = 0; collective < collectives; ++collective) {
-      copies[collective] += group.ledger()[collective];
+      traffic[group][collective] += more.ledger()[collective];
     }
   };
-  add(parallel.shard_copies);
-  bool const grids = parallel.mesh.shape().has_grids();
-  for (MeshAxis const axis :
-       {MeshAxis::context, MeshAxis::encoder_tensor, MeshAxis::decoder_tensor, MeshAxis::tensor}) {
-    if (grids) {
-      add(parallel.group({axis}));  // sums of gradients that a grid has copies of
-    }
-  }
+  add(TrafficGroup::copies, parallel.shard_copies);
   if (grids) {
-    add(parallel.loss_parts);
+    add(TrafficGroup::context, parallel.group({MeshAxis::context}));
+    add(TrafficGroup::context, parallel.group({MeshAxis::encoder_tensor}));
+    add(TrafficGroup::tensor, parallel.group({MeshAxis::tensor}));
+    add(TrafficGroup::encoder_context, parallel.group({MeshAxis::decoder_tensor}));
+    add(TrafficGroup::replicas, parallel.loss_parts);
   }
-  ParallelState const& encoder = parallel.of(Grid::encoder);
-  return {parallel.world.ledger(),
-          parallel.pipeline.ledger(),
-          parallel.data.ledger(),
-          parallel.context.ledger(),
-          parallel.tensor.ledger(),
-          parallel.replicas.ledger(),
-          parallel.experts.ledger(),
-          parallel.shards.ledger(),
-          copies,
-          grids ? encoder.context.ledger() : Ledger{},
-          grids ? encoder.tensor.ledger() : Ledger{}};
+  return traffic;
 }
 
 TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier) {

@@ -1,4 +1,5 @@
 #include <heddle/core/parallel/mesh.hpp>
+#include <limits>
 
 #include "test.hpp"
 
@@ -56,6 +57,13 @@ TEST(MeshTest, AGroupHasTheRanksThatDifferOnlyAlongItsAxes) {
       EXPECT_EQ(std::ssize(group), sizes.size(set));
     }
   }
+}
+
+TEST(MeshTest, DivisorsOfAnyNumberAscend) {
+  EXPECT_EQ(divisors_of(1), (std::vector{1}));
+  EXPECT_EQ(divisors_of(36), (std::vector{1, 2, 3, 4, 6, 9, 12, 18, 36}));
+  int const prime = std::numeric_limits<int>::max();
+  EXPECT_EQ(divisors_of(prime), (std::vector{1, prime}));
 }
 
 TEST(MeshTest, TwoGridsOfTheSameRanksHaveAnySizesWithTheSameProduct) {

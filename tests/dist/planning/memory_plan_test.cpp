@@ -84,7 +84,8 @@ class MemoryPlanTest : public DistTest {
         return {{{4, 1, 1, 1}, false, ring, plain, false},
                 {{2, 1, 1, 2}, true, ring, interleaved, false},
                 {{1, 1, 4, 1}, false, ring, plain, true},
-                {{1, 1, 2, 2}, true, ulysses, plain, false}};
+                {{1, 1, 2, 2}, true, ulysses, plain, false},
+                {MeshShape(1, 1, 2, 2).with_encoder_tensor(4), true, ring, plain, true}};
       default:
         return {{{2, world_.size() / 8, 2, 2}, true, ring, plain, true}};
     }
@@ -339,7 +340,7 @@ TEST_F(MemoryPlanTest, AHugeMicroBatchIsPlannedByASmallerOne) {
     config.train.batch_tokens = config.train.micro_batch_tokens = tokens;
     return plan_memory(config, Mesh(), vocabulary, registries, full_packs(config, Mesh()));
   };
-  constexpr std::int64_t dry_run_tokens = std::int64_t{1} << 16;
+  constexpr std::int64_t dry_run_tokens = std::int64_t{1} << 18;
   constexpr std::int64_t huge = 2'000'000'000;
   MemoryPlan const plan = planned(huge);
   double const factor = static_cast<double>(huge) / dry_run_tokens;

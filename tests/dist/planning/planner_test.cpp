@@ -84,10 +84,15 @@ class PlannerTest : public DistTest {
       case 1:
         return {Layout{}};
       case 2:
-        return {{.shape = {2, 1, 1, 1}}, {.shape = {2, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved},
-                {.shape = {1, 2, 1, 1}}, {.shape = {1, 2, 1, 1}, .shard_optimizer = true},
-                {.shape = {1, 1, 2, 1}}, {{1, 1, 2, 1}, false, ContextMode::ulysses, plain, true},
-                {.shape = {1, 1, 1, 2}}, {.shape = {1, 1, 1, 2}, .sequence_parallel = true}};
+        return {{.shape = {2, 1, 1, 1}},
+                {.shape = {2, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved},
+                {.shape = {1, 2, 1, 1}},
+                {.shape = {1, 2, 1, 1}, .shard_optimizer = true},
+                {.shape = {1, 1, 2, 1}},
+                {{1, 1, 2, 1}, false, ContextMode::ulysses, plain, true},
+                {.shape = {1, 1, 1, 2}},
+                {.shape = {1, 1, 1, 2}, .sequence_parallel = true},
+                {.shape = MeshShape(1, 1, 1, 2).with_encoder_tensor(1)}};
       case 4:
         return {{.shape = {4, 1, 1, 1}}, {{2, 1, 1, 2}, true, ContextMode::ring, plain, false}};
       default:
@@ -142,13 +147,15 @@ TEST_F(PlannerTest, PredictsTheMemoryAndTheTrafficOfARun) {
     }
     for (auto const& [name, ledger] : {std::pair("context", after[TrafficGroup::context]),
                                        {"tensor", after[TrafficGroup::tensor]},
-                                       {"replicas", after[TrafficGroup::replicas]}}) {
+                                       {"replicas", after[TrafficGroup::replicas]},
+                                       {"encoder_context", after[TrafficGroup::encoder_context]},
+                                       {"encoder_tensor", after[TrafficGroup::encoder_tensor]}}) {
       auto const found = std::ranges::find(plan.groups, name, &GroupTraffic::name);
       std::int64_t const planned = found == plan.groups.end() ? 0 : found->bytes;
       if (layout.size(MeshAxis::pipeline) == 1) {
         // Context ranks have unequal parts of a sentence; the plan has the largest.
         EXPECT_NEAR(static_cast<double>(planned), static_cast<double>(all_bytes(ledger)),
-                    layout.size(MeshAxis::context) > 1 ? 0.01 * static_cast<double>(planned) : 0)
+                    layout.context(Grid::encoder) > 1 ? 0.01 * static_cast<double>(planned) : 0)
             << name;
       } else {  // the plan has the stage that communicates longest
         EXPECT_GE(planned, all_bytes(ledger)) << name;
@@ -313,6 +320,11 @@ TEST_F(PlannerTest, SimplerLayoutsHaveFewerParts) {
   EXPECT_EQ(complexity(choice_of({.shape = {1, 8, 1, 1}, .shard_optimizer = true})), 1);
   EXPECT_EQ(complexity(choice_of({.shape = {1, 1, 1, 8}, .sequence_parallel = true})), 3);
   EXPECT_EQ(complexity(choice_of({.shape = {1, 1, 2, 4}})), 4);
+  Layout const grids{.shape = MeshShape(1, 1, 1, 8).with_encoder_tensor(1)};
+  EXPECT_EQ(complexity(choice_of(grids)), 3);
+  Layout ulysses = grids;
+  ulysses.context_mode = ContextMode::ulysses;
+  EXPECT_NE(describe(ulysses), describe(grids));
 }
 
 TEST_F(PlannerTest, TheTableOfNodesHasSpeedEfficiencyAndTime) {

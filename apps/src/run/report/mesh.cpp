@@ -297,7 +297,10 @@ MeshText describe_mesh(json::object const& mesh) {
   line += size(MeshAxis::pipeline) > 1 ? fmt::format(", schedule {}", text_of(layout, "pipeline_schedule")) : "";
   json::value const* const zero_bubble = layout.if_contains("zero_bubble");  // files of older runs have none
   line += size(MeshAxis::pipeline) > 1 && zero_bubble != nullptr && zero_bubble->as_bool() ? " zero-bubble" : "";
-  line += size(MeshAxis::context) > 1 ? fmt::format(", context by {}", text_of(layout, "context_mode")) : "";
+  json::value const* const encoder_context = layout.if_contains("encoder_context");
+  bool const divides_sequences =
+      size(MeshAxis::context) > 1 || (encoder_context != nullptr && encoder_context->to_number<int>() > 1);
+  line += divides_sequences ? fmt::format(", context by {}", text_of(layout, "context_mode")) : "";
   bool const sharded = layout.at("shard_optimizer").as_bool() && size(MeshAxis::data) * size(MeshAxis::context) > 1;
   json::value const* const parameters = layout.if_contains("shard_parameters");  // nor have they this one
   bool const divided = parameters != nullptr && parameters->as_bool();

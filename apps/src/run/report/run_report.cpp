@@ -58,7 +58,7 @@ json::object by_group(TrafficByGroup const& traffic, std::map<std::string, doubl
     }
     double seconds = 0;
     for (auto const& [name, spent] : by_collective) {
-      seconds += name.starts_with(fmt::format("{}.", traffic_group_name(group))) ? spent : 0;
+      seconds += traffic_group_of(name.substr(0, name.find('.'))) == traffic_group_name(group) ? spent : 0;
     }
     if (sum > 0) {
       groups[traffic_group_name(group)] = json::object{{"bytes", sum}, {"seconds", known(seconds)}};

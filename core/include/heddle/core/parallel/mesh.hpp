@@ -98,7 +98,7 @@ class MeshShape {
   /// The rank at a place in the group of `rank` along `axes`.
   int rank_at(MeshAxes const& axes, int place, int rank) const;
 
-  /// "pipeline 2 × data 1 × context 1 × tensor 4".
+  /// "pipeline 2 × data 1 × context 1 × tensor 4"; with two grids "… (encoder: context 4 × tensor 1)".
   std::string to_string() const;
   auto operator<=>(MeshShape const&) const = default;
 

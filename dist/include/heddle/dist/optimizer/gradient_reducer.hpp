@@ -43,7 +43,7 @@ class PartialSums {
     std::vector<int> stages;
   };
 
-  void sum_over(Communicator const& group, std::vector<IndexRange> const& ranges) const;
+  void sum_over(Communicator const& group, std::vector<IndexRange> ranges) const;
   void sum_over_stages(IndexRange const& range, std::vector<int> const& stages) const;
 
   Communicator pipeline_;

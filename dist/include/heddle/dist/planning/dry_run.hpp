@@ -132,7 +132,7 @@ struct RankWork {
   std::int64_t gathered_gradients = 0;             ///< the same for gradients
   std::int64_t shared_elements = 0;                ///< elements that other stages hold, too
   int max_holders = 1;                             ///< stages that hold one of these
-  std::int64_t partial_elements = 0;               ///< elements whose gradient is a sum over the tensor group
+  std::int64_t partial_elements = 0;               ///< elements of sums of gradients over axes of the model
   std::map<std::string, UpdateWork> updates = {};  ///< by the rule's name; without frozen parameters
   DType parameter_dtype = DType::float32;
 

@@ -8,7 +8,8 @@
 
 namespace heddle {
 
-/// The groups of ParallelState, in its order.
+/// The groups by which traffic is reported: those of ParallelState, and those of the encoder's grid. Sums of gradients
+/// over one of the axes that a group of a grid has count with that group.
 struct TrafficGroup {
   enum Index : std::size_t {
     world,
@@ -31,6 +32,9 @@ using TrafficByGroup = std::array<Ledger, traffic_groups>;
 
 /// "tensor": the name of a group, by its index.
 std::string_view traffic_group_name(std::size_t group);
+
+/// The name of the group with which the communicator of that name counts.
+std::string traffic_group_of(std::string const& communicator);
 
 TrafficByGroup traffic_of(ParallelState const& parallel);
 TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier);
