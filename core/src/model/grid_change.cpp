@@ -1,7 +1,5 @@
 #include "grid_change.hpp"
 
-#include <numeric>
-
 namespace heddle {
 
 GridChange::GridChange(LayerSpec const& spec, Side side)
