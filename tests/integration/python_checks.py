@@ -115,14 +115,14 @@ class PackageTest(unittest.TestCase):
         self.assertAlmostEqual(values[-1], lines[-1]["train_loss"])
 
     def test_training_yields_its_metrics_and_stops(self):
-        lines = list(heddle.train("run.toml", set={"run.directory": "short", "train.steps": 5}))
+        lines = list(heddle.train("run.toml", overrides={"run.directory": "short", "train.steps": 5}))
         self.assertEqual([line["step"] for line in lines], [1, 2, 3, 4, 5])
-        stopped = list(heddle.train("run.toml", ranks=2, set={"run.directory": "stopped", "train.steps": 100000},
+        stopped = list(heddle.train("run.toml", ranks=2, overrides={"run.directory": "stopped", "train.steps": 100000},
                                     launcher=(os.environ["HEDDLE_MPIRUN"],), stop=lambda line: line["step"] >= 3))
         self.assertGreaterEqual(stopped[-1]["step"], 3)
         self.assertTrue(os.listdir("stopped/checkpoints"))
         with self.assertRaisesRegex(heddle.ConfigError, "train.stepz"):
-            list(heddle.train("run.toml", set={"train.stepz": 5}))
+            list(heddle.train("run.toml", overrides={"train.stepz": 5}))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
@@ -239,42 +240,44 @@ class Run:
         return Checkpoint(self.directory)
 
 
-def train(config: PathLike, *, ranks: int = 1, set: Mapping[str, Any] = {}, launcher: Sequence[str] = ("mpirun",),
+def train(config: PathLike, *, ranks: int = 1, overrides: Mapping[str, Any] = {}, launcher: Sequence[str] = ("mpirun",),
           program: str = "heddle", stop: Optional[Callable[[dict[str, Any]], bool]] = None) -> Iterator[dict[str, Any]]:
     """Trains as `mpirun -np RANKS heddle train CONFIG` does, and yields the lines of metrics.jsonl as they come.
 
-    set: keys of the configuration and their values. stop: is called with each line; where it returns true, or where
+    overrides: keys of the configuration and their values. stop: is called with each line; where it returns true, or where
     the iterator is closed, the run writes a checkpoint and ends. Raises Error with the program's last words where it
     fails.
     """
-    overrides = [word for key, value in set.items() for word in ("--set", f"{key}={_toml(value)}")]
-    command = [program, "train", os.fspath(config), *overrides]
+    words = [word for key, value in overrides.items() for word in ("--set", f"{key}={_toml(value)}")]
+    command = [program, "train", os.fspath(config), *words]
     if ranks > 1:
         command = [*launcher, "-np", str(ranks), *command]
-    resolved = subprocess.run([program, "config", os.fspath(config), *overrides], capture_output=True, text=True)
+    resolved = subprocess.run([program, "config", os.fspath(config), *words], capture_output=True, text=True)
     if resolved.returncode != 0:
         raise ConfigError(resolved.stderr.strip())
     directory = _run_directory(resolved.stdout)
     metrics = directory / "metrics.jsonl"
     seen = metrics.stat().st_size if metrics.exists() else 0
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        while True:
-            ended = process.poll() is not None
-            lines, seen = _new_lines(metrics, seen)
-            for line in lines:
-                yield line
-                if stop is not None and stop(line):
-                    return
-            if ended:
-                break
-            time.sleep(0.1)
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGUSR1)
-        errors = process.communicate()[1]
-    if process.returncode not in (0, 75):
-        raise Error(f"{' '.join(command)} ended with {process.returncode}: {errors.strip()[-2000:]}")
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+        try:
+            while True:
+                ended = process.poll() is not None
+                lines, seen = _new_lines(metrics, seen)
+                for line in lines:
+                    yield line
+                    if stop is not None and stop(line):
+                        return
+                if ended:
+                    break
+                time.sleep(0.1)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGUSR1)
+            process.wait()
+        if process.returncode not in (0, 75):
+            errors.seek(0)
+            raise Error(f"{' '.join(command)} ended with {process.returncode}: {errors.read().strip()[-2000:]}")
 
 
 def _toml(value: Any) -> str:
