@@ -10,7 +10,13 @@ steps=6
 "$HEDDLE" prepare --text text/train.en --valid-text text/valid.en --vocab-size 90 --out lines > log 2>&1 || fail "prepare --text"
 sed -i -e '/^\[model\]/,/^\[train\]/ { /^\[/! d }' -e '/^\[train\]/,/^\[optimizer\]/ { /^\[/! d }' run.toml
 
-one_of() { echo "${@:$((RANDOM % $# + 1)):1}"; }
+# one_of WORD...: one of them, the next that the number in the file `draws` chooses: in a subshell RANDOM obeys no seed.
+one_of() {
+  local number
+  number=$(((1103515245 * $(< draws) + 12345) % 2147483648))
+  echo "$number" > draws
+  echo "${@:$((number / 65536 % $# + 1)):1}"
+}
 
 # draw_model: keys of a random model and its training, in model[], and what its layouts depend on.
 draw_model() {
@@ -119,6 +125,7 @@ impossible=0 compared=0 resumed=0 wrong=0 number=0
 while [ $((compared + resumed)) -lt "$cases" ]; do
   number=$((number + 1))
   RANDOM=$((seed * 1000 + number))
+  echo "$RANDOM$RANDOM" > draws
   draw_model
   draw_layout
   rm -rf one many
