@@ -5,6 +5,7 @@
 export OMP_NUM_THREADS=1 PYTHONPATH=$HEDDLE_BUILD/python
 extension=$(find "$PYTHONPATH/heddle" -name '_heddle*.so' 2> /dev/null | head -n 1)
 [ -n "$extension" ] || { echo "the Python package was not built: no pybind11-dev or python3-dev" && exit 77; }
+! ldd "$extension" | grep -q 'lib[au][a-z]*san' || { echo "Python would have to be a sanitizer's program, too" && exit 77; }
 tag=${extension##*cpython-3}
 python=python3.${tag%%-*}
 command -v "$python" > /dev/null || python=python3
