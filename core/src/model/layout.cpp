@@ -40,7 +40,8 @@ std::string context_problem(Config const& config, MeshShape const& shape, std::i
                            config.parallel.places.of("encoder_tensor"), of_encoder, longest);
 }
 
-/// The encoder's grid is not one of the ranks of context × tensor, or the model has none to use it.
+/// The problem with parallel.encoder_tensor: it does not divide the ranks of context × tensor, or the model cannot use
+/// a second grid; empty if there is none.
 std::string grid_problem(ParallelConfig const& parallel, ModelDescription const& model) {
   if (parallel.encoder_tensor == 0 || parallel.encoder_tensor == parallel.tensor) {
     return "";

@@ -291,8 +291,8 @@ struct DividedTokens {
   GroupMember only;  ///< those of them that divide nothing in the other grid
 };
 
-/// The exchange within the ranks that divide the tokens in one grid, which see one rank of `after.only`: those of
-/// `after` that differ in `before.only` alone get the same rows.
+/// The exchange within a group that divides the tokens before it. Its ranks have one place in `after.only`; those that
+/// differ only in their place in `before.only` get the same rows.
 RowExchange exchange_of(DividedTokens const& before, DividedTokens const& after) {
   GroupMember const from = before.all;
   std::vector<Integers> sent(static_cast<std::size_t>(from.ranks));

@@ -78,7 +78,7 @@ PlannedPacks full_packs(Config const& config, Mesh const& mesh, DataBounds const
   SampleBounds const training = known(bounds.training, config.model);
   SampleBounds const validation = known(bounds.validation, config.model);
   int const stages = mesh.size(MeshAxis::pipeline);
-  // Ranks that divide the sequences of one of the two.
+  // The fewest ranks that divide the sequences of a stack: a rank may have that share of all tokens.
   int const context = std::min(mesh.shape().size(MeshShape::context_axes(Grid::encoder)),
                                mesh.shape().size(MeshShape::context_axes(Grid::decoder)));
   std::int64_t const data = train.deterministic ? 1 : mesh.size(MeshAxis::data);

@@ -222,7 +222,7 @@ TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
   }
 }
 
-// Each layout trains two kinds, in turn.
+// Each layout trains four kinds, in turn; of more than four ranks one.
 TEST_F(LayoutsTest, EncodersWithAGridOfTheirOwnTrainAsOnOneRank) {
   std::vector<Variant> variants = all_variants();
   std::ranges::copy(other_variants(), std::back_inserter(variants));

@@ -80,7 +80,8 @@ struct ContextRows {
 };
 
 /// A rank's place among those that divide the tokens of each sequence. Where the encoder and the decoder have grids of
-/// their own (Grid), other ranks divide the encoder's tokens than the decoder's.
+/// their own (Grid), other ranks divide the encoder's tokens than the decoder's: `both` are those that divide the
+/// tokens of both, each of the others divides only one's. A grid's place is that in `both`, then that in its own.
 struct ContextSplit {
   constexpr ContextSplit(GroupMember of_both = {})
       : both(of_both) {}  // NOLINT(google-explicit-constructor): it is a split
