@@ -3,18 +3,21 @@
 
 namespace heddle {
 
+GroupMember row_split_of(ParallelState const& parallel) {
+  return parallel.sequence_parallel ? GroupMember{parallel.tensor.rank(), parallel.tensor.size()} : GroupMember{};
+}
+
 LayerContext LayerContext::in_grid(ParallelState const& parallel, Grid grid) const {
   if (!pack.encoder || grid == Grid::decoder) {
     return *this;
   }
-  Communicator const& tensor = parallel.of(grid).tensor;
   return {.execution = execution,
           .arena = arena,
           .pack = pack.encoder->pack,
           .training = training,
           .seed = seed,
           .step = step,
-          .row_split = parallel.sequence_parallel ? GroupMember{tensor.rank(), tensor.size()} : GroupMember{},
+          .row_split = row_split_of(parallel.of(grid)),
           .gradients = gradients,
           .deferred = deferred,
           .access = access,

@@ -107,7 +107,7 @@ void PartialSums::sum(std::vector<IndexRange> const& ranges) const {
 void PartialSums::sum_over(Communicator const& group, std::vector<IndexRange> ranges) const {
   auto const large = std::stable_partition(ranges.begin(), ranges.end(),
                                            [](IndexRange const& range) { return range.count() < alone_elements; });
-  // In the ranks' order, so that a sum does not depend on which other elements this rank has to sum.
+  // Such a reduction adds the ranks in their order: an element's sum does not depend on how many others are summed.
   std::for_each(large, ranges.end(),
                 [&](IndexRange const& range) { group.start_all_reduce(parameters_.gradients_in(range)).wait(); });
   ranges.erase(large, ranges.end());

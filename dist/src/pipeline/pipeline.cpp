@@ -381,10 +381,6 @@ void Pipeline::reserve(PipelineMemory const& memory) {
   temporary_.reserve(memory.temporary);
 }
 
-GroupMember row_split_of(ParallelState const& parallel) {
-  return parallel.sequence_parallel ? GroupMember{parallel.tensor.rank(), parallel.tensor.size()} : GroupMember{};
-}
-
 std::size_t with_margin(std::size_t planned_bytes) {
   return planned_bytes + planned_bytes / 8 + (std::size_t{1} << 16);
 }

@@ -257,12 +257,12 @@ LayoutCandidates list_layouts(Config const& config, ModelDescription const& mode
         reject(found.rejections, limit_of(config, model, layout, longest_sequence), problem);
         continue;
       }
-      int const tensor = shape.has_grids()
-                             ? shape.size({MeshAxis::encoder_tensor, MeshAxis::decoder_tensor, MeshAxis::tensor})
-                             : layout.size(MeshAxis::tensor);
+      int const tensor = shape.size({MeshAxis::encoder_tensor, MeshAxis::decoder_tensor, MeshAxis::tensor});
       if (machines.ranks_per_node % tensor != 0) {
+        std::string const what = shape.has_grids() ? fmt::format("two grids of {} neighbours", tensor)
+                                                   : fmt::format("parallel.tensor = {}", tensor);
         reject(found.rejections, "parallel.tensor does not divide the ranks of a node",
-               fmt::format("parallel.tensor = {} with {} ranks of a node", tensor, machines.ranks_per_node));
+               fmt::format("{} with {} ranks of a node", what, machines.ranks_per_node));
         continue;
       }
       int const context = largest(layout, &LayoutChoice::context);

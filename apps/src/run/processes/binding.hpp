@@ -39,7 +39,8 @@ struct NeighbourGroups {
   std::string name;
   int ranks = 1;
 };
-/// The tensor groups, or the context groups where those have one rank.
+/// The tensor groups (with two grids, the ranks along all axes that split heads of either), or the context groups where
+/// those have one rank.
 NeighbourGroups inner_groups(MeshShape const& shape);
 /// "1 core for each rank; tensor groups in one NUMA domain", or that ranks share cores. The hosts are like `node`.
 std::string describe_binding(std::vector<RankCores> const& ranks, NodeTopology const& node,

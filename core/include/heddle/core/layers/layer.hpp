@@ -29,6 +29,9 @@ struct HiddenStates {
   Tensor encoder_output;  ///< [tokens of that stack, its d_model] or empty
 };
 
+/// This rank's share of the stream's rows in training.
+GroupMember row_split_of(ParallelState const& parallel);
+
 /// The surroundings of a layer's computation: one per micro-batch in flight.
 struct LayerContext {
   Execution& execution;
@@ -55,7 +58,8 @@ struct LayerContext {
   Tensor loss_sums{};
   double loss_scale = 0;
 
-  /// The context of a stack of that grid; `parallel` has both grids.
+  /// The context of a stack of that grid, with the pack's source and the share of rows there; of a pack that is not
+  /// divided for two grids, this one. `parallel` has both grids.
   LayerContext in_grid(ParallelState const& parallel, Grid grid) const;
   /// The layer that owns these parameters has added all its parts of their gradients; its stack or model part reports
   /// this.

@@ -226,7 +226,7 @@ class ParallelState {
 
   /// The state that the stacks of a grid see.
   ParallelState const& of(Grid grid) const { return grid == Grid::encoder && encoder ? *encoder : *this; }
-  /// Set how the layers use the groups.
+  /// Sets how the layers of both grids use the groups: sequence_parallel and context_mode.
   void set_modes(bool divides_rows, ContextMode mode);
 
   Mesh mesh;

@@ -144,8 +144,8 @@ struct ParameterUnit {
 ///
 /// With `expert_ranks` above 1, runs of that many replicas divide the experts of mixtures (ParameterSpec::of_experts),
 /// whose number they divide: `value` and `gradient` are then those of this rank's experts, [experts / expert_ranks, …].
-/// In a pass with DividedSection::gradient the latter is [experts, …], of this rank's experts from the rows of each
-/// rank of the run.
+/// In a pass with DividedSection::gradient a Parameter's `gradient` is [experts, …], of this rank's experts from the
+/// rows of each rank of the run.
 class ParameterSet {
  public:
   /// Runs of replicas that divide parameters, in ranks.

@@ -37,9 +37,6 @@ struct PipelineStep {
   std::int64_t rounds() const { return std::max(micro_batches.count(), access != nullptr ? max_micro_batches : 0); }
 };
 
-/// This rank's share of the stream's rows in training.
-GroupMember row_split_of(ParallelState const& parallel);
-
 /// The maximum bytes that each of a pipeline's arenas held; arenas of a kind are in the order of their first use.
 struct PipelineMemory {
   std::vector<std::size_t> activations;  ///< bytes of forward passes whose backward pass is not complete
